@@ -1,8 +1,9 @@
-"""How fast does a recording come home, and how long does a cluster take until it is ready?
+"""How well are clocks compared, how fast does a recording come home, and when is a cluster ready?
 
-Collection: the same files fetched over HTTP and HTTPS with their hashes, and copied by `cp`, in one run. A cluster: one
-sshd of this machine that an inventory names once and six times, with an installation that is there, and with one that
-is made from wheels. All hosts share the cores and the disk of this machine, so six are the worst case.
+Clocks: a process whose clock a time namespace has set ahead, compared as in a run of some seconds. Collection: the same
+files fetched over HTTP and HTTPS with their hashes, and copied by `cp`, in one run. A cluster: one sshd of this machine
+that an inventory names once and six times, with an installation that is there, and with one that is made from wheels.
+All hosts share the cores and the disk of this machine, so six are the worst case.
 """
 
 import contextlib
@@ -22,11 +23,13 @@ import msgspec
 from crescendo.cluster.cluster_file import read_plan
 from crescendo.cluster.cluster_lifecycle import ClusterAccess, bring_up, take_down
 from crescendo.control.trust import Lab
+from crescendo.lab.namespaces import why_not_permitted
 from crescendo.model.errors import PeerError
 from crescendo.net.sockets import connect
-from crescendo.processes.child import end_child, launch_child
+from crescendo.processes.child import close_pipes, end_child, first_line, launch_child
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import JOURNAL, PartRecord, sha256_of
+from crescendo.run.host_clocks import ClockAddress, HostClocks
 from crescendo.run.recording_fetch import RecordingSource
 from crescendo.run.recording_server import RecordingServer, file_token
 from crescendo.systems.instance import start
@@ -35,9 +38,20 @@ from crescendo.systems.registry import system_of
 LAB = Lab("be4c" * 12)
 RUN = "0123456789abcdef"
 FILES, FILE_MB = 20, 20
+SHIFTS_S, COMPARED_S = (3_600, 86_400), 5.0
+RESPONDER = (
+    "import sys\n"
+    "from crescendo.control.clock_exchange import ClockResponder\n"
+    "from crescendo.control.trust import Lab\n"
+    "responder = ClockResponder('127.0.0.1', Lab('be4c' * 12).scope)\n"
+    "print(responder.port, flush=True)\n"
+    "sys.stdin.read()\n"
+)
 
 
 def main() -> None:
+    for shift_s in SHIFTS_S:
+        _measure_clock(shift_s)
     with tempfile.TemporaryDirectory() as directory:
         _measure_collection(Path(directory))
     if (sshd := shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
@@ -45,6 +59,25 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         _measure_clusters(Path(directory), sshd)
+
+
+def _measure_clock(shift_s: int) -> None:
+    if why_not := why_not_permitted():
+        print(f"clocks: not measured, because {why_not}")
+        return
+    argv = ["unshare", "--time", "--monotonic", str(shift_s), "--fork", "--kill-child", sys.executable, "-c", RESPONDER]
+    child = launch_child(argv, on_fork=die_with_parent(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    address = ClockAddress("ahead", "another", "127.0.0.1", int(first_line(child, 60)), 0)
+    with contextlib.closing(HostClocks({address.host: address}, LAB.scope)) as clocks:
+        time.sleep(COMPARED_S)
+        (found,) = clocks.finish()
+    error_ns = abs(found.offset_ns + shift_s * 10**9)
+    print(
+        f"clock {shift_s:,} s ahead: error {error_ns / 1000:.1f} µs, bound {found.bound_ns / 1000:.1f} µs "
+        "(wanted: at most 50 and 100)"
+    )
+    close_pipes(child)
+    end_child(child, 5.0)
 
 
 def _measure_collection(directory: Path) -> None:

@@ -18,7 +18,7 @@ from crescendo.pipeline.latency.percentile_intervals import RankInterval, rank_i
 from crescendo.pipeline.latency.quantiles import ranks
 
 LOADS = (0.3, 0.5, 0.8, 0.9, 0.95)
-LENGTHS_S = (10, 60, 300, 900)
+LENGTHS_S = (10, 60, 300)
 SHOWN = ("p50", "p90", "p99", "p99.9")
 SYSTEMS = [
     *(SimulatedSystem("M/M/1", load) for load in LOADS),

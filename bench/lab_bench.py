@@ -1,7 +1,7 @@
 """What do the links of a lab carry, beside loopback?
 
 TCP throughput and round trips between two hosts by cable (a pair of virtual interfaces), through a clean packet link
-(TAP), and on the loopback interface of one host, in one run.
+(TAP) and a clean TCP link, and on the loopback interface of one host, in one run.
 """
 
 from crescendo.lab.host_network import HostNetwork
@@ -18,6 +18,9 @@ def main() -> None:
         loopback = measure_network(server, server, SECONDS)
         _print("loopback of one host", loopback, loopback)
         _print("cable (veth)", measure_network(cable, server, SECONDS), loopback)
+        proxied = network.add("proxied")
+        proxied.link_over_tcp(server)
+        _print("clean TCP link", measure_network(proxied, server, SECONDS), loopback)
         try:
             tap = network.add("tap", packet_link=True)
         except ConfigError as err:

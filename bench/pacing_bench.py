@@ -30,7 +30,7 @@ from crescendo.calibrate.registry import calibrated_protocols, null_server_of
 from crescendo.load.assignment import Quota
 from crescendo.load.engine.stamped_batch import QUANTUM_NS
 from crescendo.load.engine.statistics import Distribution
-from crescendo.load.worker import tune_for_latency
+from crescendo.load.latency_tuning import tune_for_latency
 from crescendo.model.payload import PayloadSize
 from crescendo.model.protocols import protocol_of
 from crescendo.model.workload import Group, Settle

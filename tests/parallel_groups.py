@@ -17,7 +17,6 @@ LONG_MODULES = (
     "test_whole_runs",
     "test_failover",
     "test_failover_systems",
-    "test_rendered_brokers",
     "test_systems_java_brokers",
     "test_moving_stations",
     "test_kill_matrix",

@@ -10,10 +10,10 @@ that `import crescendo` stays cheap.
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
     from crescendo.api import compare, export, load_experiment
     from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
     from crescendo.model.experiment import Experiment
@@ -90,20 +90,27 @@ __all__ = [
     "search",
 ]  # fmt: skip
 
-try:
-    __version__ = version("crescendo-lab")
-except PackageNotFoundError:  # running from a source tree without installation
-    __version__ = "0.0.0"
-
 
 def __getattr__(name: str) -> Any:
     if name in _CALLABLE_PACKAGES:
         return import_module(f"crescendo.{name}")
-    if name not in _HOME_OF:
+    if name == "__version__":
+        value: Any = _installed_version()
+    elif name in _HOME_OF:
+        value = getattr(import_module(_HOME_OF[name]), name)
+    else:
         raise AttributeError(f"module 'crescendo' has no attribute {name!r}")
-    value = getattr(import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
+
+
+def _installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # more than all else that a relay imports
+
+    try:
+        return version("crescendo-lab")
+    except PackageNotFoundError:  # running from a source tree without installation
+        return "0.0.0"
 
 
 def __dir__() -> list[str]:

@@ -177,7 +177,7 @@ def test_a_mistake_in_the_configuration_is_named(text: str, why: str, tmp_path: 
     assert "secret" not in str(caught.value)
 
 
-def test_a_configuration_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+def test_a_configuration_that_every_account_may_write_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "agent.yml"
     path.write_text(f"sources: [{{from: /x, commits: [{'a' * 40}]}}]")
     assert read_configuration(path).limits.handlers == 8

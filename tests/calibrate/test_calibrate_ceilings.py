@@ -3,8 +3,10 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -43,6 +45,30 @@ def marked(mark: str) -> list[psutil.Process]:
             if process.environ().get(MARK) == mark:
                 found.append(process)
     return found
+
+
+def test_ctrl_c_leaves_neither_a_process_nor_a_file(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    calibrating = subprocess.Popen(
+        [sys.executable, "-m", "crescendo.cli.main", "calibrate", "mqtt", "--size", "256", "--seconds", "10"],
+        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "TMPDIR": str(temporary), MARK: str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline_s = time.monotonic() + 60
+    while not list(temporary.rglob("journal")):  # a trial records
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    os.killpg(calibrating.pid, signal.SIGINT)
+    _, stderr = calibrating.communicate(timeout=60)
+    assert calibrating.returncode == 3, stderr
+    assert stderr.endswith("crescendo: interrupted\n")
+    assert "Traceback" not in stderr
+    assert list(temporary.iterdir()) == []
+    assert not marked(str(tmp_path))
 
 
 def test_results_are_printed_and_saved_and_no_process_stays_behind(tmp_path: Path) -> None:

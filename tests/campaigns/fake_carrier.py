@@ -24,6 +24,7 @@ class FakeCarrier:
     tick: Callable[[], None] = lambda: None
     outcome: Callable[[Experiment, int], Outcome] = lambda _experiment, _number: Outcome.PASS
     rate: Callable[[Experiment], float] = lambda _experiment: 1.0
+    relays: Callable[[Experiment], int] = lambda _experiment: 0
     started: list[Experiment] = field(default_factory=list)
 
     def run(self, experiment: Experiment, out: Path) -> tuple[Path, Summary] | None:
@@ -34,6 +35,7 @@ class FakeCarrier:
         run_dir.mkdir()
         self.tick()
         manifest = msgspec.json.decode((SAMPLE / "manifest.json").read_bytes())
+        manifest["system"]["stand_ins"] = self.relays(experiment)
         (run_dir / "manifest.json").write_bytes(msgspec.json.encode({**manifest, "state": "incomplete"}))
         self.tick()
         sealed = msgspec.json.encode({**manifest, "run": run_dir.name, "state": "sealed"})

@@ -46,6 +46,13 @@ class KillAfter:
             raise Killed
 
 
+def test_the_journal_knows_in_which_runs_relays_stood_in_for_routers(tmp_path: Path) -> None:
+    carrier = FakeCarrier(relays=lambda experiment: 3 if experiment.workload[0].rate == 20 else 0)
+    journal = run_campaign(campaign_of(), tmp_path / "trial", carrier, CampaignView())
+    found = {(journal.points[each.point].levels[0], each.stand_ins) for each in journal.counted}
+    assert found == {("10", 0), ("20", 3)}
+
+
 @settings(max_examples=25)
 @given(
     kills=st.sets(st.integers(1, 120), max_size=12),

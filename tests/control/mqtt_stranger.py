@@ -10,6 +10,7 @@ from crescendo.control.trust import NoteScope
 from crescendo.model.urls import parse_url
 
 TIMEOUT_S = 30.0
+BATCH = 200  # a broker keeps some hundred messages for one client, not more
 
 
 class Stranger:
@@ -28,6 +29,7 @@ class Stranger:
         self.client.subscribe("/mpt/#", 1)
         assert subscribed.wait(TIMEOUT_S)
         self._retained: set[str] = set()
+        self._published = 0
 
     def of(self, run: NoteScope) -> list[tuple[str, bytes]]:
         return [(topic, content) for topic, content in self.read if f"/{run.name}/" in topic]
@@ -35,7 +37,10 @@ class Stranger:
     def publish(self, topic: str, content: bytes, *, retain: bool = False) -> None:
         if retain:
             self._retained.add(topic)
-        self.client.publish(topic, content, 1, retain)
+        done = self.client.publish(topic, content, 1, retain)
+        self._published += 1
+        if self._published % BATCH == 0:
+            done.wait_for_publish(TIMEOUT_S)
 
     def close(self) -> None:
         for topic in self._retained:

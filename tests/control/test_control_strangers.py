@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from crescendo.control.bus import Bus
@@ -23,8 +24,16 @@ from crescendo.model.urls import parse_url
 from crescendo.systems.certificates import Authority
 from crescendo.systems.instance import RunningInstance
 from mqtt_stranger import TIMEOUT_S, Stranger
+from note_examples import NOTIFICATIONS, REQUESTS, RESPONSES
 
 SECRET = "s3cr3t"
+SECRETS: list[tuple[Command, dict[str, Any]]] = [
+    (Command.SET, {"assignment": {"urls": {"amqp10": f"amqp://ada:{SECRET}@h"}}}),
+    (Command.AGENT_SOURCE, {"source": f"https://ada:{SECRET}@git.example/handlers"}),
+    (Command.USER_COMMAND_1, {"command": "restart", "parameters": {"password": SECRET}}),
+]
+SAID = [*SECRETS, *((one.command, {} if one.payload is None else one.payload.to_payload()) for one in REQUESTS)]
+NOTES = 2 * len(SAID) + len(RESPONSES) + len(NOTIFICATIONS)  # each request is answered
 STRANGER = 4242
 
 
@@ -47,49 +56,33 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def conversation(url: str, run: NoteScope) -> tuple[Bus, Identity, Peer]:
-    """A conductor and a peer that have said everything once."""
+    """A conductor and a peer that have said everything once: every note of docs/control-protocol.md."""
     topics = Topics(run.name)
     conductor = identity_of_this_process(CONDUCTOR, CONDUCTOR)
     bus = Bus(url, run, conductor, (topics.replies, topics.notifications))
     bus.connect(TIMEOUT_S)
     peer = Peer(url, run, identity_of_this_process("sender-0", "sender"))
     peer.join(TIMEOUT_S)
-    assignment = {"assignment": {"urls": {"amqp10": f"amqp://ada:{SECRET}@h"}}}
-    for correlation, (command, payload) in enumerate(
-        [(Command.SET, assignment), (Command.START_SENDER, Start(1).to_payload()), (Command.STOP_SENDER, {}),
-         (Command.HALT, {}), (Command.DRAIN, {}), (Command.FLUSH, {}), (Command.ROLE_ASSIGN, {})]
-    ):  # fmt: skip
+    for correlation, (command, payload) in enumerate(SAID):
         note = Note(NoteKind.REQUEST, command, correlation, conductor, payload, peer.identity.session)
         bus.publish(topics.peer("sender-0"), note, qos=1)
-        request = peer.next_request(TIMEOUT_S)
-        assert request is not None
-        assert (request.command, request.payload) == (command, payload)
-        peer.accept(request)
-    _ask_for_an_agent(bus, conductor, peer)
-    peer.report(Statistics(1))
-    peer.started(Start(1))
-    peer.finish(Statistics(2))
-    peer.fail(Failure("x", "peer"), Statistics(3))
-    seen: set[Command] = set()
-    while Command.NOTIFY_FAIL not in seen:
-        note = bus.next(TIMEOUT_S)
-        assert isinstance(note, Note)
-        seen.add(note.command)
+    answered: set[int] = set()
+    while len(answered) < len(SAID):
+        request = peer.next_request(0.01)
+        if request is not None:
+            assert (request.command, request.payload) == SAID[request.correlation]
+            peer.accept(request)
+        while isinstance(answer := bus.next(), Note):
+            answered |= {answer.correlation} if answer.kind is NoteKind.RESPONSE else set()
+    for example in (*RESPONSES, *NOTIFICATIONS):
+        kind = NoteKind.RESPONSE if example in RESPONSES else NoteKind.NOTIFICATION
+        topic = topics.replies if kind is NoteKind.RESPONSE else topics.notifications
+        payload = {} if example.payload is None else example.payload.to_payload()
+        peer._bus.publish(topic, Note(kind, example.command, 999, peer.identity, payload), qos=1)
+    last = (NoteKind.NOTIFICATION, NOTIFICATIONS[-1].command)
+    while not (isinstance(said := bus.next(TIMEOUT_S), Note) and (said.kind, said.command) == last):
+        assert said is not None
     return bus, conductor, peer
-
-
-def _ask_for_an_agent(bus: Bus, conductor: Identity, peer: Peer) -> None:
-    """With passwords, and in vain."""
-    source = {"source": f"https://ada:{SECRET}@git.example/handlers"}
-    handler = {"command": "restart", "parameters": {"password": SECRET}}
-    for command, payload in ((Command.AGENT_SOURCE, source), (Command.USER_COMMAND_1, handler)):
-        note = Note(NoteKind.REQUEST, command, 100 + command, conductor, payload, peer.identity.session)
-        bus.publish(Topics(peer.scope.name).peer("sender-0"), note, qos=1)
-    refused = 0
-    while refused < 2:
-        assert peer.next_request(0.05) is None
-        answer = bus.next()
-        refused += isinstance(answer, Note) and answer.command is Command.INTERNAL_ERROR
 
 
 def forgeries(run: NoteScope, conductor: Identity, peer: Identity) -> Iterator[tuple[str, bytes]]:
@@ -109,21 +102,29 @@ def forgeries(run: NoteScope, conductor: Identity, peer: Identity) -> Iterator[t
             yield topic, body
 
 
+def attack(
+    run: NoteScope, heard: list[tuple[str, bytes]], conductor: Identity, peer: Identity
+) -> Iterator[tuple[str, bytes, bool]]:
+    """Topic, content and whether to retain it: every note repeated, retained, changed and moved; and forgeries."""
+    topics = {topic for topic, _ in heard}
+    for topic, content in heard:
+        yield topic, content, False
+        yield topic, content, True
+        yield topic, bytes([content[0] ^ 1, *content[1:]]), False
+        yield from ((other, content, False) for other in topics - {topic})
+    yield from ((topic, content, False) for topic, content in forgeries(run, conductor, peer))
+
+
 def test_a_stranger_reads_no_password_and_changes_nothing(mosquitto: RunningInstance, stranger: Stranger) -> None:
     run = new_run()
     bus, conductor, peer = conversation(mosquitto.url, run)
-    until(lambda: len(stranger.of(run)) >= 9 + 9 + 5)
+    until(lambda: len(stranger.of(run)) >= NOTES)
     heard = stranger.of(run)
     assert all(SECRET.encode() not in content for _, content in heard)
-    topics = {topic for topic, _ in heard}
-    for topic, content in heard:
-        stranger.publish(topic, content)  # replayed
-        stranger.publish(topic, content, retain=True)
-        stranger.publish(topic, bytes([content[0] ^ 1, *content[1:]]))
-        for other in topics - {topic}:
-            stranger.publish(other, content)
-    for topic, content in forgeries(run, conductor, peer.identity):
-        stranger.publish(topic, content)
+    said = {Command(msgpack.unpackb(content[:-32], strict_map_key=False)[2]) for _, content in heard}
+    assert said == set(Command), "every kind of note was there to be repeated"
+    for topic, content, retain in attack(run, heard, conductor, peer.identity):
+        stranger.publish(topic, content, retain=retain)
     end = Note(NoteKind.REQUEST, Command.PING, 1234, conductor, {"sec": 0, "usec": 0})
     stranger.client.publish("/mpt/end/of/attack", b"", 1).wait_for_publish(TIMEOUT_S)  # everything before was routed
     bus.publish(Topics(run.name).peers, end, qos=1)
@@ -134,8 +135,8 @@ def test_a_stranger_reads_no_password_and_changes_nothing(mosquitto: RunningInst
     assert not peer.orphaned
     left = [note for note in iter(lambda: bus.next(0.2), None) if isinstance(note, Note)]
     assert {note.command for note in left} <= {Command.STATS}, "heartbeats"
-    assert bus.dropped["repeated"] >= 10
-    assert bus.dropped["not authentic"] >= 60
+    assert bus.dropped["repeated"] >= len(SAID)
+    assert bus.dropped["not authentic"] >= 2 * len(SAID)
     late = Peer(mosquitto.url, run, identity_of_this_process("sender-0", "sender"))
     late.join(TIMEOUT_S)
     assert late.next_request(0.5) is None, "retained requests are none"
@@ -148,7 +149,7 @@ def test_a_stranger_reads_no_password_and_changes_nothing(mosquitto: RunningInst
 def test_the_notes_of_one_run_are_worth_nothing_in_another(mosquitto: RunningInstance, stranger: Stranger) -> None:
     run, other = new_run(), new_run()
     bus, _, peer = conversation(mosquitto.url, run)
-    until(lambda: len(stranger.of(run)) >= 9 + 9 + 5)
+    until(lambda: len(stranger.of(run)) >= NOTES)
     attacked, _, victim = conversation(mosquitto.url, other)
     heard = stranger.of(run)
     for topic, content in heard:

@@ -2,9 +2,10 @@
 
 All commands run in this process and in one directory, in their order, on systems that tests share: a placeholder such
 as `amqp://user:password@host` becomes the URL of a real one. Runs are shortened and judged by losses alone, because a
-busy machine may be too slow for everything else; only the first is analysed, the messages of the others are counted.
-Commands that come to the same run are run once. A marker beside a command says what else is shortened, or why it is
-only parsed. Commands that serve run as children, until the commands of their page are done.
+busy machine may be too slow for everything else: their messages are counted, and only `analyze` analyses. Commands that
+come to the same run are run once; runs that no other command needs are run at the end, several at a time. A marker
+beside a command says what else is shortened, or why it is only parsed. Commands that serve run as children, until the
+commands of their page are done.
 """
 
 import json
@@ -17,13 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 
 from crescendo.cli.main import app
 from crescendo.mlmq.postgres.running_server import embedded_url
@@ -35,19 +36,26 @@ from crescendo.pipeline.spark import session as spark_session
 from crescendo.record.manifest import State
 from crescendo.record.reader import open_recording
 from crescendo.record.schema import RECEIVED, SENT
-from crescendo.record.summary import Summary
+from crescendo.record.summary import read_summary
 from crescendo.run import session
 from crescendo.run.analysis import Analyst
+from crescendo.run.observer import RunObserver
+from crescendo.run.result import RunResult
 from crescendo.systems import detached
 from documented import NOT_RUN, ROOT, Documented, commands, yaml_experiments
 from served_commands import FREE_PORT, ServedCommands
 
 SHORT = ("phases={warmup: 0s, measure: 300ms, drain: 20s}", "checks={lost: 0}")
-IMPORTED = {"maestro": "maestro", "mlmq-log": "mlmq", "quiver": "quiver"}
+IMPORTED = {
+    "maestro": ("maestro/sender.dat", "maestro/file-01.hdr", "maestro/test.properties"),
+    "mlmq-log": ("mlmq",),
+    "quiver": ("quiver",),
+}
 _PLACEHOLDER = re.compile(r"\b([a-z0-9]+)://(?:user:password@|127\.0\.0\.1|localhost|host)[\w.:]*")
 SAMPLES = ROOT / "tests/importers/samples"
 RECORDINGS = ROOT / "tests/samples/version-0.1"
 RUNNABLE = [item for item in commands() if not item.marker.startswith(NOT_RUN)]
+RUNS_AT_ONCE = 3  # they mostly wait
 VERDICTS = {"compare": {0, 1, 3}}
 """Exit codes of commands whose verdict depends on the speed of the machine; all others must end with 0."""
 
@@ -97,24 +105,19 @@ def state(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         detached.down(name)
 
 
-@pytest.fixture
-def handlers() -> Iterator[None]:
-    """Verbs take signals for themselves, which ends with their process; here it does not end."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def _run(words: list[str]) -> int:
-    if words[:2] == ["system", "up"]:  # what it starts outlives its process, and must not be a child of this one
-        return subprocess.run([sys.executable, "-m", "crescendo.cli.main", *words], timeout=180, check=False).returncode
+    started_s = time.monotonic()
     try:
+        if words[:2] == ["system", "up"]:  # what it starts outlives its process, and must not be a child of this one
+            command = [sys.executable, "-m", "crescendo.cli.main", *words]
+            return subprocess.run(command, timeout=180, check=False).returncode
         app(words, standalone_mode=False)
     except CrescendoError as err:
         pytest.fail(f"{shlex.join(words)}: {err}")
     except SystemExit as err:
         return int(err.code or 0)
+    finally:
+        print(f"{time.monotonic() - started_s:6.1f} s  {shlex.join(words)}", file=sys.stderr)
     return 0
 
 
@@ -183,11 +186,11 @@ def _arguments(command: Documented, urls: dict[str, str], place: Path) -> list[s
             shorter = [word for override in SHORT for word in ("--set", override)]
             return [*words, *shorter, "--no-fsync", "--out", str(place / "runs")]
         case "try":
-            return [*words, "--for", "300ms", "--out", str(place / "runs")]
+            return [*words, "--for", "300ms", "--rate", "100", "--out", str(place / "runs")]
         case "logs":
             return ["logs", str(place / "logs/run_56"), *words[2:]]
         case "import":
-            return ["import", words[1], str(SAMPLES / IMPORTED[words[1]]), *words[3:]]
+            return ["import", words[1], *(str(SAMPLES / each) for each in IMPORTED[words[1]]), *words[3:]]
     return words
 
 
@@ -199,49 +202,46 @@ def _assert_all_arrived(run_dir: Path) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.shares("spark", "artemis", "rabbitmq", "mosquitto", "mlmq")
-@pytest.mark.usefixtures("state", "handlers")
-def test_documented_commands_work(
-    place: Path, urls: dict[str, str], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("state", "spark")
+def test_documented_commands_work(place: Path, urls: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "url.txt").write_text(urls["amqp"], encoding="utf-8")
     (place / "broker.url").write_text(urls["amqp"], encoding="utf-8")
     latency = next(item.text for item in yaml_experiments() if "latency-at-4600" in item.text)
     shorter = {**yaml.safe_load(latency), "checks": {"lost": 0}}
     (place / "latency.yml").write_text(yaml.safe_dump(shorter), encoding="utf-8")
-    analysed: list[Summary] = []
 
-    def judge_once(result: Any, analyst: Analyst, observer: Any, report: bool) -> Any:
-        if not analysed:
-            judged = judge(result, analyst, observer, report)
-            analysed.append(judged.summary)
-            return judged
+    def count(result: RunResult, _analyst: Analyst, _observer: RunObserver, _report: bool) -> RunResult:
         _assert_all_arrived(result.run_dir)
-        return replace(result, summary=analysed[0])
+        return replace(result, summary=read_summary(RECORDINGS / "run"))
 
-    judge = session._judge
-    monkeypatch.setattr(session, "_judge", judge_once)
+    monkeypatch.setattr(session, "_judge", count)
     monkeypatch.setattr(session, "load_experiment", lambda path: load_experiment(path, SHORT))  # of programs
     monkeypatch.setattr(spark_session, "close_session", lambda *_arguments, **_options: None)  # other tests share it
+    monkeypatch.setattr(signal, "signal", lambda *_arguments: None)  # verbs take signals for themselves
     done: set[str] = set()
+    runs: list[list[str]] = []
     with ServedCommands() as served:
         for command in RUNNABLE:
-            started_s = time.monotonic()
             if command.is_python:
                 exec(command.words[1], {})  # noqa: S102, because a process for each would take longer
-                print(f"{time.monotonic() - started_s:6.1f} s  {command.text}", file=sys.stderr)
                 continue
             words = _arguments(command, urls, place)
             if command.where != served.page:
                 served.end()
             if (identity := _identity(words)) in done:
                 continue
-            done.add(identity)
             if words[0] in FREE_PORT:
                 if "--database-file" in words:  # the reader's own database: that of the broker before
                     (place / "database.url").write_text(embedded_url(_directory_of(["broker", "--data"], place)))
                 served.serve(command.where, words)
+            elif words[0] == "run" and done:  # the first is the one that other commands need
+                runs.append(words)
             else:
                 code = _run(words)
                 assert code in VERDICTS.get(words[0], {0}), (command, words)
-            print(f"{time.monotonic() - started_s:6.1f} s  {shlex.join(words)}", file=sys.stderr)
-    assert len(done) > 30
+            done.add(identity)
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        ended = list(pool.map(_run, runs))
+    assert not any(ended), list(zip(ended, runs, strict=True))
+    assert len(runs) > 15
+    assert len(done) > 60

@@ -27,7 +27,7 @@ from crescendo.model.experiment_file import experiment_from
 from crescendo.model.units import Duration
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.ending import TOKEN
-from crescendo.run.breakable_surroundings import breakable_surroundings
+from crescendo.run.breakable_surroundings import SystemSurroundings, breakable_surroundings
 from crescendo.run.fault_control import NodeUnderFaults
 from crescendo.run.startable import check_startable
 from crescendo.systems.instance import start
@@ -60,7 +60,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderFaults]:
     with contextlib.ExitStack() as stack:
         executor = FaultExecutor([])
         stack.callback(executor.end_threads)
-        surroundings = breakable_surroundings(planned, run_dir, executor.owe)
+        surroundings = breakable_surroundings(planned, run_dir / "system", run_dir, executor.owe)
         instance = start(
             system_of("loopback"),
             {},
@@ -70,9 +70,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeUnderFaults]:
             surroundings=surroundings.given,
         )
         stack.callback(instance.stop)
-        assert surroundings.disk is not None
-        assert os.path.ismount(surroundings.disk)
-        yield NodeUnderFaults("system", instance, surroundings)
+        found = surroundings.of["system"]
+        assert found.disk is not None
+        assert os.path.ismount(found.disk)
+        yield NodeUnderFaults("system", instance, found)
     assert mounts_below(run_dir) == []
     assert list(run_dir.iterdir()) == []
 
@@ -168,6 +169,24 @@ def test_a_wall_clock_jumps_and_returns_and_the_monotonic_one_goes_on(node: Node
     assert wall_s == pytest.approx(-3600, abs=30)
     assert monotonic_s == pytest.approx(0, abs=30)
     assert after_s == pytest.approx(0, abs=30)
+
+
+def test_each_node_has_its_own_disk_and_clock_and_those_with_one_store_have_one_disk(tmp_path: Path) -> None:
+    disk, clock = {"do": "disk", "with": {"state": "full", **SMALL}}, {"do": "clock", "with": {"back": "1s"}}
+    faults = [{"at": "1s", "on": node, **fault} for node in ("node1", "node2") for fault in (disk, clock)]
+    planned = experiment_from({"faults": faults}, default_name="x").faults
+
+    def around(data: dict[str, str]) -> SystemSurroundings:
+        return breakable_surroundings(planned, tmp_path, tmp_path, lambda cure: lambda: None, data)
+
+    apart, shared = around({"node1": "node1", "node2": "node2"}), around({"node1": "store", "node2": "store"})
+    assert (set(apart.given.disks), set(shared.given.disks)) == ({"node1", "node2"}, {"store"})
+    assert {found.disk for found in shared.of.values()} == {tmp_path / "data" / "store"}
+    for node, found in apart.of.items():
+        assert found.disk == tmp_path / "data" / node
+        assert apart.given.env(tmp_path, node)["FAKETIME_TIMESTAMP_FILE"] == str(found.clock_file)
+    assert apart.given.env(tmp_path, "node3") == {}
+    assert apart.of["node1"].clock_file != apart.of["node2"].clock_file
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_history_of_a_directory_and_of_a_lake_is_the_same(place: Path, capsys:
     assert call("baseline", "set", "runs/good-*", "--metric", "rate") == 0
     assert call("gate", "runs/slow-*", "--history", "lake") == 1
     assert call("gate", "runs/slow-*", "--history", "compacted") == 1
-    with pytest.raises(ConfigError, match="no analysed run is there"):
+    with pytest.raises(ConfigError, match="it holds no analysed run"):
         call("history", "runs", "--experiment", "other")
 
 

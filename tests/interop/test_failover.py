@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
 import pytest
@@ -50,6 +51,8 @@ def killable_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[
 def survivors(killable_brokers: dict[str, RunningInstance]) -> dict[tuple[str, str], Load]:
     """The loads on all brokers at once, each of which is killed once in the middle; waiting for one costs no less."""
     with ExitStack() as stack:
+        # Entered first, so that it ends last: brokers die with the thread that started them.
+        pool = stack.enter_context(ThreadPoolExecutor(len(killable_brokers)))
         loads = {}
         for kind, protocol in MEETINGS:
             url = killable_brokers[kind].endpoints[protocol_of(protocol).endpoint]
@@ -68,8 +71,7 @@ def survivors(killable_brokers: dict[str, RunningInstance]) -> dict[tuple[str, s
             return not unharmed
 
         until(crash_what_is_in_the_middle)
-        for broker in killable_brokers.values():
-            broker.restart(on_fork=die_with_parent())
+        list(pool.map(lambda broker: broker.restart(on_fork=die_with_parent()), killable_brokers.values()))
         for (kind, protocol), load in loads.items():
             load.await_sent()
             assert load.rows.settled == set(range(COUNT)), f"{kind}, {protocol}: everything was acknowledged in the end"

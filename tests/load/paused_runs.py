@@ -107,6 +107,7 @@ class Delays:
             self.own_ns[(self.sender == sender) & (self.seq >= first) & (self.seq <= last)] = own_ns
         received = _read(run_dir, "received")
         order = np.argsort(received["arrival"])
+        self.received_seq = received["seq"][order]
         self.received_ns, self.received_intended_ns = received["received_ns"][order], received["intended_ns"][order]
         self.transfer_ns = self.received_ns - received["sent_ns"][order]
         self.read_late_ns: Int64s = np.zeros(len(order), np.int64)

@@ -13,10 +13,8 @@ from crescendo.model.metrics import SAMPLES_BEYOND
 from crescendo.model.verdict import Outcome
 from crescendo.pipeline.lake.build import build_lake
 from crescendo.record.summary import read_summary
+from judged_delays import JudgedDelays
 from paused_runs import RECEIVER, RELAY, SENDER, Delays, Pause, Paused, excerpt, run_paused
-
-# One worker makes the recordings and judges them; only the verdicts need Spark, once for all.
-pytestmark = pytest.mark.shares("spark")
 
 MS = 1_000_000
 SLACK_NS = 250 * MS
@@ -124,38 +122,77 @@ def test_outside_of_all_pauses_nothing_was_late(delays: Delays) -> None:
     assert delays.statistics["sender-0"]["blocked_share"] == pytest.approx((1.92 + 1.92) / SECONDS, abs=0.08)
 
 
-SECOND = {"response_p90": "<= 1s", "response_max": "<= 1s"}
+BOUND_NS = 1000 * MS
 JUDGED = {
-    "receiver": ([RECEIVER_PAUSED], {"response_p90": "<= 250ms", "response_max": "<= 250ms"}, "invalid"),
-    "sender": ([SENDER_LONG], SECOND, "invalid"),
-    "system": ([SYSTEM_PAUSED], SECOND, "fail"),
-    "apart": ([SYSTEM_PAUSED, SENDER_APART], SECOND, "fail"),
-    "overlapping": ([SYSTEM_OVERLAPPED, SENDER_OVERLAPPING], SECOND, "invalid"),
+    "receiver": ([RECEIVER_PAUSED], 250 * MS, "invalid"),
+    "sender": ([SENDER_LONG], BOUND_NS, "invalid"),
+    "sender, loosely": ([SENDER_LONG], 10 * BOUND_NS, "pass, named"),
+    "system": ([SYSTEM_PAUSED], BOUND_NS, "fail"),
+    "apart": ([SYSTEM_PAUSED, SENDER_APART], BOUND_NS, "fail"),
+    "overlapping": ([SYSTEM_OVERLAPPED, SENDER_OVERLAPPING], BOUND_NS, "invalid"),
 }
+"""What was paused, the bound on the p90 and on the maximum of the messages due around it, and the outcome of both."""
 
 
-def test_the_verdict_on_a_pause_depends_on_whose_it_was(delays: Delays, spark: SparkSession, tmp_path: Path) -> None:
-    """Real pauses, each judged by itself: the measure phase of an excerpt is the time around it."""
-    # A short one, at a rate at which more than ten messages are beyond the p99.9; a busy machine may shorten it.
-    short = run_paused(tmp_path, [{"rate": 4000}], 3.0, [SENDER_SHORT])
-    bound_ms = (short.paused[0].ended_ns - short.paused[0].begun_ns) // (2 * MS)
-    whole = int(short.intended_ns[0]), int(short.intended_ns[-1]) + 1
-    runs = [excerpt(short.run_dir, tmp_path / "short", *whole, {"response_p99.9": f"<= {bound_ms}ms"})]
-    for name, (pauses, checks, _) in JUDGED.items():
-        paused = [paused_at(delays, pause) for pause in pauses]
-        from_ns, to_ns = paused[0].begun_ns - 200 * MS, paused[-1].ended_ns + 300 * MS
-        runs.append(excerpt(delays.run_dir, tmp_path / name, from_ns, to_ns, checks))
+def around(delays: Delays, pauses: list[Pause]) -> tuple[int, int]:
+    paused = [paused_at(delays, pause) for pause in pauses]
+    return paused[0].begun_ns - 200 * MS, paused[-1].ended_ns + 300 * MS
+
+
+def test_the_verdict_on_a_pause_depends_on_whose_it_was(delays: Delays) -> None:
+    judged = JudgedDelays(delays)
+    for name, (pauses, limit_ns, expected) in JUDGED.items():
+        found = {judged.outcome(percent, limit_ns, *around(delays, pauses)) for percent in (90, 100)}
+        # Of a failed check, how much of the value is ours does not matter.
+        assert {outcome.removesuffix(", named") if expected == "fail" else outcome for outcome in found} == {
+            expected
+        }, name
+
+
+def test_a_short_pause_is_judged_by_a_high_percentile(short: Delays) -> None:
+    bound_ns = _short_bound_ns(short)
+    outcome = JudgedDelays(short).outcome(99.9, bound_ns, *_whole(short))
+    assert outcome == "invalid" or _was_slow(short, bound_ns)
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Delays:
+    """One short pause, at a rate at which more than ten messages are beyond the p99.9."""
+    return run_paused(tmp_path_factory.mktemp("short"), [{"rate": 4000}], 3.0, [SENDER_SHORT])
+
+
+def _short_bound_ns(short: Delays) -> int:
+    """Half of the pause, which a busy machine may shorten."""
+    return (short.paused[0].ended_ns - short.paused[0].begun_ns) // (2 * MS) * MS
+
+
+def _whole(short: Delays) -> tuple[int, int]:
+    return int(short.intended_ns[0]), int(short.intended_ns[-1]) + 1
+
+
+def _was_slow(short: Delays, bound_ns: int) -> bool:
+    """Starved by other work, the system itself may have been that slow."""
+    return int((short.transfer_ns - short.read_late_ns > bound_ns).sum()) >= SAMPLES_BEYOND
+
+
+@pytest.mark.soak
+def test_an_analysis_says_the_same(delays: Delays, short: Delays, spark: SparkSession, tmp_path: Path) -> None:
+    """The measure phase of an excerpt is the time around its pauses."""
+    bound_ns = _short_bound_ns(short)
+    checks = {"response_p99.9": f"<= {bound_ns // MS}ms"}
+    runs = [excerpt(short.run_dir, tmp_path / "short", *_whole(short), checks)]
+    for name, (pauses, limit_ns, _) in JUDGED.items():
+        checks = dict.fromkeys(("response_p90", "response_max"), f"<= {limit_ns // MS}ms")
+        runs.append(excerpt(delays.run_dir, tmp_path / name, *around(delays, pauses), checks))
     build_lake(runs, tmp_path / "lake", spark, lambda _: None)
     of_short, *summaries = [read_summary(run) for run in runs]
-    found = dict(zip(JUDGED, summaries, strict=True))
-    outcomes = {name: {check.outcome.value for check in summary.verdict.checks} for name, summary in found.items()}
-    assert outcomes == {name: {outcome} for name, (_, _, outcome) in JUDGED.items()}
-    for name in ("receiver", "sender"):
-        assert any("own delay up to" in remark for remark in found[name].remarks)
+    for summary, (name, (_, _, expected)) in zip(summaries, JUDGED.items(), strict=True):
+        outcomes = {check.outcome.value for check in summary.verdict.checks}
+        assert outcomes == {expected.removesuffix(", named")}, name
+        is_named = any("own delay up to" in remark for remark in summary.remarks)
+        assert is_named or not name.startswith(("sender", "receiver"))
     (check,) = of_short.verdict.checks
-    # Starved by other work, the system itself may have been that slow.
-    was_slow = (short.transfer_ns - short.read_late_ns > bound_ms * MS).sum() >= SAMPLES_BEYOND
-    assert check.outcome is Outcome.INVALID or was_slow
+    assert check.outcome is Outcome.INVALID or _was_slow(short, bound_ns)
 
 
 def test_without_a_schedule_a_batch_says_how_long_it_could_have_been_sent_earlier(tmp_path: Path) -> None:

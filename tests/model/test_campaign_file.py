@@ -65,9 +65,11 @@ def test_secrets_are_neither_shown_nor_part_of_the_fingerprint() -> None:
     [
         ({"factor": {}}, "did you mean 'factors'"),
         ({"experiment": 5}, "experiment: write an experiment"),
-        ({"design": "2k"}, "design.kind: Invalid enum value '2k'"),
+        ({"design": "2k"}, "design.kind: '2k' is not a valid value; write full, 2^k,"),
         ({"design": {"kind": "full", "points": 3}}, "only latin-hypercube"),
-        ({"repeat": 0}, "repeat: Expected `int` >= 1"),
+        ({"repeat": 0}, "repeat: 0 is out of range; write a number >= 1"),
+        ({"order": "randm"}, "order: 'randm' is not a valid value; write random or written; did you mean 'random'?"),
+        ({"until": {"metric": "rate"}}, "until: 'narrower' is missing"),
         ({"budget": "5"}, "budget: '5' is not a duration"),
         ({"until": {"metric": "rate", "narrower": "5"}}, "'5' is not a percentage such as 5%"),
         ({"metrics": ["speed"]}, "no metric is called 'speed'"),

@@ -64,13 +64,14 @@ def test_an_unbounded_rate_is_not_compared_with_an_offered_one() -> None:
     [
         ("host:5672", LoadFlags(), "begin with amqp://"),
         ("http://u:hunter2@host", LoadFlags(), "begin with amqp://"),
+        ("amqp://u:hunter2@host:99999", LoadFlags(), r"should read amqp://\[user:password@\]host"),
         ("amqp://host", LoadFlags(queue="a", topic="b"), "give one of the two"),
         ("mqtt://host", LoadFlags(persistent=True), "leave it out"),
     ],
 )
 def test_mistakes_name_the_cure_and_no_password(url: str, flags: LoadFlags, cure: str) -> None:
     with pytest.raises(ConfigError, match=cure) as raised:
-        quick_document(url, flags)
+        experiment_from(quick_document(url, flags))
     assert "hunter2" not in str(raised.value)
 
 

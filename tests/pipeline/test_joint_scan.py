@@ -19,6 +19,8 @@ from many_runs import eventful, plain, write_run
 from table_hashes import hashes
 from tiny_recordings import MEASURE_NS, MS, SECOND_NS, Tiny, silent
 
+TOGETHER = ("small", "large")
+
 
 def unlike_each_other() -> dict[str, Tiny]:
     """Runs that differ in everything that a manifest says about rows: groups, numbers, schedules, phases."""
@@ -41,11 +43,12 @@ def unlike_each_other() -> dict[str, Tiny]:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs twice: in `alone`, each analysed by itself, and in `together`, in one call."""
+    """The runs three times: in `alone`, each by itself; in one call, `small` as such and `large` as larger ones."""
     folder = tmp_path_factory.mktemp("joint")
     for name, tiny in unlike_each_other().items():
         alone = write_run(folder / "alone", name, tiny, len(name), inspected=name == "groups")
-        shutil.copytree(alone, folder / "together" / name)
+        for side in TOGETHER:
+            shutil.copytree(alone, folder / side / name)
         analyze(alone, spark, silent)
     joined: list[int] = []
 
@@ -53,17 +56,23 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         scan_together(contexts, stores)
         joined.append(len(contexts))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crescendo.pipeline.job.scan_together", scan_and_count)
-        results = build_lake(sorted((folder / "together").iterdir()), folder / "lake", spark, silent)
-    assert [(one.computed, one.fault) for one in results] == [(True, "")] * 3
-    assert joined == [3], "after an error they would have been scanned one by one"
+    for side in TOGETHER:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("crescendo.pipeline.job.scan_together", scan_and_count)
+            if side == "large":
+                patch.setattr("crescendo.pipeline.joint_scan.COLLECTED_ROWS", 0)
+            results = build_lake(sorted((folder / side).iterdir()), folder / f"lake of {side}", spark, silent)
+        assert [(one.computed, one.fault) for one in results] == [(True, "")] * 3
+    assert joined == [3, 3], "after an error they would have been scanned one by one"
     return folder
 
 
 @pytest.mark.parametrize("name", unlike_each_other())
-def test_runs_analysed_together_have_the_tables_and_the_verdict_of_each_alone(folder: Path, name: str) -> None:
-    alone, together = (folder / side / name for side in ("alone", "together"))
+@pytest.mark.parametrize("side", TOGETHER)
+def test_runs_analysed_together_have_the_tables_and_the_verdict_of_each_alone(
+    folder: Path, side: str, name: str
+) -> None:
+    alone, together = folder / "alone" / name, folder / side / name
     assert hashes(together / "tables") == hashes(alone / "tables")
     assert read_summary(together) == read_summary(alone)
 
@@ -76,6 +85,6 @@ def test_only_runs_of_one_clock_with_messages_and_without_spans_share_a_scan(
     shifted = plain(2)
     shifted.offset_ns = 5 * MS
     write_run(tmp_path, "clock", shifted)
-    runs = [*(folder / "together").iterdir(), *tmp_path.iterdir()]
+    runs = [*(folder / "small").iterdir(), *tmp_path.iterdir()]
     alone = {run.name for run in runs if not can_join(open_context(readable_recording(run), spark, full=False))}
     assert alone == {"empty", "spans", "clock"}

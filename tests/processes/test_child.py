@@ -1,6 +1,7 @@
 """Are child processes started apart, awaited and ended for sure? With real processes."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from crescendo.processes.child import (
     wait_or_kill,
 )
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.processes.log_tail import last_log_lines
+from crescendo.processes.log_tail import last_log_lines, last_log_lines_with
 from crescendo.run.peer_process import PeerProcess
 
 STUBBORN = (
@@ -184,6 +185,15 @@ time.sleep(600)
     parent.kill()
     assert _ends(grandchild)
     end_child(parent, 1)
+
+
+def test_the_words_that_are_wanted_are_found_far_above_the_end_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    said = ["2026-01-01T10:00:0{0}.1 WARN refused by a", "2026-01-01 10:00:0{0}.2+00:00 [error] refused by b"]
+    lines = [line.format(second) for second in range(3) for line in said] + ["restarting"] * 2000
+    log.write_text("\n".join(lines))
+    assert last_log_lines_with(log, re.compile("REFUSED", re.IGNORECASE)) == "[error] refused by b | WARN refused by a"
+    assert last_log_lines_with(log, re.compile("denied")) == ""
 
 
 def test_the_tail_of_a_log_is_neither_that_of_another_file_nor_of_a_pipe(tmp_path: Path) -> None:

@@ -60,6 +60,14 @@ def test_the_largest_factor_comes_first_in_a_sentence_with_its_interval() -> Non
     assert "1 run of them failed" not in page
 
 
+def test_the_page_says_that_a_relay_is_a_stand_in() -> None:
+    journal = journal_of(VALUES)
+    assert "stand-in" not in render_campaign(journal, campaign_effects(journal))
+    attempts = [msgspec.structs.replace(each, stand_ins=2 if each.point == 1 else 0) for each in journal.attempts]
+    journal = msgspec.structs.replace(journal, attempts=attempts)
+    assert "2 of 8 runs used relays. A relay is a stand-in" in render_campaign(journal, campaign_effects(journal))
+
+
 def test_every_run_is_linked_and_text_of_others_is_escaped() -> None:
     journal = journal_of(VALUES)
     page = render_campaign(journal, campaign_effects(journal))

@@ -16,6 +16,7 @@ from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import System
 from crescendo.model.experiment_file import experiment_from
 from crescendo.model.units import format_ns
+from crescendo.model.verdict import Verdict
 from crescendo.record.manifest import read_manifest, write_manifest
 from crescendo.record.summary import SUMMARY, TABLES_DIR, Validity, read_summary, write_summary
 from crescendo.report.document import script_json
@@ -145,6 +146,16 @@ def test_the_bounds_of_the_checks_are_drawn_where_they_apply(pages: dict[str, st
     (mark,) = [trace for trace in drawn["spectrum"]["data"] if trace["name"].startswith("bound")]
     assert (mark["x"], mark["y"]) == ([2.0], [0.2])
     assert not [trace for trace in _figures(pages["unbounded"])["rate"]["data"] if trace["name"].startswith("bound")]
+
+
+def test_the_bound_of_a_group_is_drawn_with_its_name(tmp_path: Path) -> None:
+    run_dir = write_sample(tmp_path / "run", SAMPLES["passing"])
+    summary = read_summary(run_dir)
+    checks = [msgspec.structs.replace(check, metric=f"orders.{check.metric}") for check in summary.verdict.checks]
+    write_summary(run_dir, msgspec.structs.replace(summary, verdict=Verdict(summary.verdict.outcome, checks)))
+    drawn = _figures(render_report(run_dir))
+    for chart, name in (("latency", "bound orders: p99 ≤ 200ms"), ("spectrum", "bound orders: response p99 ≤ 200ms")):
+        assert name in [trace["name"] for trace in drawn[chart]["data"]]
 
 
 def test_the_offered_rate_follows_the_profile_until_the_last_message_is_due(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_campaigns_over_sizes_are_curves_on_the_page_with_ratios_to_single_syste
     journal = new_journal(campaign)
     rates = {"single-artemis": 9000.0, "single-qpid-broker-j": 4000.0, "artemis-qpid-broker-j": 3000.0}
     attempts = [
-        Attempt(at, 0, AttemptState.COUNTED, "r", "pass", "", 1.0, {"rate": rates.get(point.levels[0], 1.0)})
+        Attempt(at, 0, AttemptState.COUNTED, "r", "pass", "", 1.0, {"rate": rates.get(point.levels[0], 1.0)}, 1)
         for at, point in enumerate(journal.points)
     ]
     at = directory / f"{campaign.name}-campaign"
@@ -159,6 +159,9 @@ def test_campaigns_over_sizes_are_curves_on_the_page_with_ratios_to_single_syste
     assert titles == ["rate", "bandwidth", "total time of 10,000 messages"]
     assert "4,000 msg/s (× 1.00)" in page
     assert "3,000 msg/s (× 0.33)" in page  # of the broker that it begins with
+    texts = (page, (directory / STUDY_TEXT).read_text(encoding="utf-8"))
+    assert "| artemis-qpid-broker-j | 3,000 msg/s (× 0.33) |" in texts[1]
+    assert all("Every run used relays. A relay is a stand-in for a router" in text for text in texts)
 
 
 def test_a_dry_run_names_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

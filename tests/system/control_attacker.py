@@ -70,7 +70,7 @@ class Listener(threading.Thread):
 
 
 def forgeries(listener):
-    """Topic, content and whether to retain it, for ever: the latest notes in every wrong way."""
+    """Topic, content and whether to retain it, forever: the latest notes in every wrong way."""
     numbers = itertools.cycle(COMMANDS)
     for turn in itertools.count():
         notes = listener.notes[-200:]

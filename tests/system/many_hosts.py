@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ import yaml
 
 from crescendo.lab.host_network import HostNetwork, LabHost
 from handler_repository import HandlerRepository
+from ssh_hosts import DIAL, start_sshd, write_keys
 from whole_runs import CRESCENDO, write_experiment
 
 RUN = str(Path(__file__).with_name("lab_run.py"))
@@ -30,30 +30,12 @@ SHIFTS_S = {DRIFTING: 1, "sender-b": 3600, "receiver-a": 86_400}
 
 _NUMBERS = itertools.count()
 FAKETIME_LIBRARY = "libfaketimeMT.so.1"
-_DIAL = (
-    "import socket, sys, time\n"
-    "deadline = time.monotonic() + 60\n"
-    "for place in sys.argv[1:]:\n"
-    "    host, _, port = place.partition(':')\n"
-    "    while True:\n"
-    "        try:\n"
-    "            socket.create_connection((host, int(port)), 5).close(); break\n"
-    "        except OSError:\n"
-    "            if time.monotonic() > deadline: raise\n"
-    "            time.sleep(0.05)\n"
-)
 
 
 def faketime_library() -> str:
     found = sorted(Path("/usr/lib").glob(f"*/faketime/{FAKETIME_LIBRARY}"))
     assert found, "libfaketime is missing; apt-get install faketime"
     return str(found[0])
-
-
-def sshd() -> str:
-    found = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
-    assert found, "sshd is missing; apt-get install openssh-server"
-    return found
 
 
 class ManyHosts:
@@ -76,7 +58,7 @@ class ManyHosts:
         self._start_sshd()
         self.inventory = self._write_inventory("hosts.ini", variables or {"crescendo_python": sys.executable})
         places = [f"{hosts[name].address}:22" for name in ("broker", *PEERS)]
-        self.on_conductor([sys.executable, "-c", _DIAL, f"{hosts['system'].address}:5672", *places])
+        self.on_conductor([sys.executable, "-c", DIAL, f"{hosts['system'].address}:5672", *places])
 
     @property
     def inspected(self) -> tuple[int, int]:
@@ -110,26 +92,10 @@ class ManyHosts:
                 Path("/dev", "shm", file).unlink(missing_ok=True)
 
     def _start_sshd(self) -> None:
-        Path("/run/sshd").mkdir(exist_ok=True)
-        for key in ("host_key", "user_key"):
-            argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.directory / key)]
-            subprocess.run(argv, check=True, timeout=30)
+        write_keys(self.directory)
+        fake_clock = " ".join(["SetEnv", *(f'"{key}={value}"' for key, value in self.fake_clock.items())])
         for name in ("broker", *PEERS):
-            host = self.network.hosts[name]
-            config = self.directory / f"sshd-{name}.conf"
-            lines = [
-                f"ListenAddress {host.address}:22",
-                f"HostKey {self.directory / 'host_key'}",
-                f"AuthorizedKeysFile {self.directory / 'user_key.pub'}",
-                "PidFile none",
-                "StrictModes no",
-                "UsePAM no",
-                "PasswordAuthentication no",
-            ]
-            if name == DRIFTING:
-                lines.append(" ".join(["SetEnv", *(f'"{key}={value}"' for key, value in self.fake_clock.items())]))
-            config.write_text("\n".join(lines) + "\n")
-            host.launch([sshd(), "-D", "-e", "-f", str(config)], log=self.directory / f"sshd-{name}.log")
+            start_sshd(self.network.hosts[name], self.directory, [fake_clock] if name == DRIFTING else [])
 
     def _write_inventory(self, file: str, variables: Mapping[str, str], *, with_broker: bool = True) -> Path:
         common = {

@@ -42,6 +42,7 @@ echo "said $given"
 """,
     "user_command/fail": "#!/bin/sh\necho no >&2\nexit 3\n",
     "user_command/hang": "#!/bin/sh\ntrap '' TERM HUP INT\n(setsid sleep 1000 &)\nsleep 1000\n",
+    "user_command/mark": '#!/bin/sh\nread given\necho "$given" >>"$MARKS"\n',
     "user_command/flood": "#!/bin/sh\nexec head -c 100000000 /dev/zero\n",
 }
 
@@ -56,7 +57,7 @@ class AgentFiles:
     """A repository, and the configuration of an agent that allows its commit; handlers carry a mark."""
 
     def __init__(self, directory: Path, handlers: dict[str, str], **limits: Any) -> None:
-        self.mark = uuid.uuid4().hex
+        self.mark, self.marks = uuid.uuid4().hex, directory / "marks"
         self.repository = HandlerRepository(directory / "handlers")
         for path, content in handlers.items():
             self.repository.write(path, content)
@@ -66,7 +67,7 @@ class AgentFiles:
         document = {
             "sources": [{"from": self.source, "commits": [self.commit]}],
             "limits": limits,
-            "environment": {HANDLER_MARK: self.mark},
+            "environment": {HANDLER_MARK: self.mark, "MARKS": str(self.marks)},
         }
         self.config.write_text(yaml.safe_dump(document))
 
@@ -83,6 +84,14 @@ class AgentFiles:
         while (found := len(self.running())) < count or (count == 0 and found):
             assert time.monotonic() < deadline_s, self.running()
             time.sleep(0.02)
+
+    def wait_for_marks(self, links: set[str]) -> None:
+        """Until the handler that marks has been run with these parameters."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while (found := self.marks.read_text() if self.marks.exists() else "").count("\n") < len(links):
+            assert time.monotonic() < deadline_s, found
+            time.sleep(0.02)
+        assert {json.loads(line)["link"] for line in found.splitlines()} == links
 
 
 class AgentLab:
@@ -156,7 +165,7 @@ def test_commands_run_at_the_same_time_and_say_how_they_ended(lab: AgentLab, by_
     assert (refused[0], "is not on the list" in refused[1]["reason"]) == (PROTOCOL_ERROR, True)
     command, fetched = by_hand.ask(AGENT_SOURCE, {"source": lab.files.source, "branch": "main"})
     assert (command, fetched["commit"]) == (OK, lab.files.commit)
-    assert fetched["commands"] == ["fail", "flood", "hang", "say.sh"]
+    assert fetched["commands"] == ["fail", "flood", "hang", "mark", "say.sh"]
     for name in ("../../bin/sh", "nothing"):
         assert by_hand.ask(USER_COMMAND, {"command": name})[0] == PROTOCOL_ERROR
     started = {
@@ -180,7 +189,9 @@ def test_commands_run_at_the_same_time_and_say_how_they_ended(lab: AgentLab, by_
     assert not (lab.data / by_hand.client.scope / "agents" / "agent-a").exists()
 
 
-def test_nothing_is_left_after_kill_9_of_guardians_or_of_the_agent(lab: AgentLab, by_hand: AgentTest) -> None:
+def test_kill_9_of_guardians_or_of_the_agent_leaves_nothing_but_cures_that_were_run(
+    lab: AgentLab, by_hand: AgentTest
+) -> None:
     assert by_hand.ask(AGENT_SOURCE, {"source": lab.files.source})[0] == OK
     handlers = [by_hand.ask(USER_COMMAND, {"command": "hang"})[1]["handler"] for _ in range(2)]
     lab.files.wait_for(6)
@@ -191,11 +202,15 @@ def test_nothing_is_left_after_kill_9_of_guardians_or_of_the_agent(lab: AgentLab
         assert by_hand.ended(handler)[1]["reason"] == "its guardian was killed"
     lab.files.wait_for(0)
     assert agent.children() == [], "it has ended what its guardians left"
-    for _ in range(2):
-        assert by_hand.ask(USER_COMMAND, {"command": "hang"})[0] == OK
-    lab.files.wait_for(6)
+    for link in ("a", "b"):
+        broken = {"command": "hang", "cure": "mark", "parameters": {"link": link}}
+        assert by_hand.ask(USER_COMMAND, broken)[0] == OK
+    assert by_hand.ask(USER_COMMAND, {"command": "mark", "parameters": {"link": "b"}})[0] == OK, "which undoes the last"
+    lab.files.wait_for_marks({"b"})
     agent.kill()
+    lab.files.wait_for_marks({"a", "b"})
     lab.files.wait_for(0)
+    assert lab.files.marks.read_text().count("\n") == 2, "each once"
 
 
 def test_the_command_line_fetches_a_source_and_waits_for_a_command(

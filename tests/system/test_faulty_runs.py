@@ -22,10 +22,12 @@ from pyspark.sql import SparkSession
 
 from broken_nodes import left_groups, mounts_below, state_of, within
 from crescendo.faults import guardian
+from crescendo.faults.clock import CLOCK, ClockSettings
 from crescendo.faults.control_groups import hierarchy_of
 from crescendo.faults.loop_disk import why_no_loop_disk
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, load_experiment
+from crescendo.model.units import Duration
 from crescendo.model.verdict import Outcome
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import OUTAGES, RECOVERY, RecoveryRow
@@ -173,10 +175,17 @@ def test_a_line_of_routers_without_its_middle_loses_nothing_that_it_acknowledged
 
 DURABLE = [
     ("mosquitto", "mqtt", {"do": "restart"}, {}),
-    *[("rabbitmq", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("amqp091", "stomp", "mqtt")],
-    *[("artemis", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("amqp10", "core", "openwire", "stomp")],
-    *[("activemq", protocol, {"do": "kill", "for": "1s"}, {}) for protocol in ("openwire", "stomp")],
-    ("mlmq", "mlmq", {"do": "kill", "for": "1s"}, {}),
+    *[
+        (kind, protocol, {"do": "kill", "for": "1s"}, {})
+        for kind, protocols in (
+            ("rabbitmq", ("amqp091", "stomp", "mqtt")),
+            ("artemis", ("amqp10", "core", "openwire", "stomp", "mqtt")),
+            ("activemq", ("openwire", "stomp", "amqp10", "mqtt")),
+            ("qpid-broker-j", ("amqp10", "amqp091")),
+            ("mlmq", ("mlmq",)),
+        )
+        for protocol in protocols
+    ],
     ("mlmq", "mlmq", {"do": "kill", "with": {"only": "broker-1.json"}}, {"brokers": 2}),
 ]
 
@@ -219,31 +228,54 @@ def test_nothing_durable_and_acknowledged_is_lost(
     assert row.detected_ns is not None
 
 
+QUORUM = {"nodes": 3, "queues": ["kept"]}
+ON_A_DISK = [
+    *[(kind, {}, name, "system") for kind, name in (("artemis", "amqp10"), ("rabbitmq", "amqp091"), ("mlmq", "mlmq"))],
+    ("activemq", {}, "stomp", "system"),
+    ("artemis", {"failover": "replication"}, "amqp10", "node1"),
+    ("artemis", {"failover": "shared-store"}, "core", "node1"),
+    ("activemq", {"failover": "shared-store"}, "openwire", "node1"),
+    *[("rabbitmq", QUORUM, "amqp091", node) for node in ("node1", "node2")],
+]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(200)
-@pytest.mark.skipif(bool(NO_DISK), reason=NO_DISK or "never")
-@pytest.mark.parametrize(("kind", "protocol"), [("artemis", "amqp10"), ("rabbitmq", "amqp091"), ("activemq", "stomp")])
-def test_a_broker_whose_disk_stands_still_delivers_nothing_meanwhile_and_loses_nothing(
-    kind: str, protocol: str, experiment: Callable[..., Path], launch: Launcher
+@pytest.mark.skipif(bool(NO_DISK or CLOCK.why_not(ClockSettings(Duration(1)))), reason="no disk or clock of its own")
+@pytest.mark.parametrize(("kind", "settings", "protocol", "node"), ON_A_DISK)
+def test_a_disk_that_stands_still_and_a_clock_that_jumps_cost_no_message(
+    kind: str,
+    settings: dict[str, Any],
+    protocol: str,
+    node: str,
+    experiment: Callable[..., Path],
+    launch: Launcher,
 ) -> None:
     path = experiment(
-        system={"kind": kind},
+        system={"kind": kind, "settings": settings},
         workload={
             "protocol": protocol,
-            "address": ["queue://kept?durable=yes"],
+            "address": ["queue://kept" if kind == "mlmq" else "queue://kept?durable=yes"],
             "senders": 1,
             "receivers": 1,
             "rate": RATE,
         },
-        phases={"warmup": "500ms", "measure": "6s", "drain": "30s"},
-        faults=[{"at": "measure + 1s", "do": "disk", "for": "2s", "with": {"state": "frozen"}}],
+        phases={"warmup": "500ms", "measure": "8s", "drain": "30s"},
+        faults=[
+            {"at": "measure + 1s", "on": node, "do": "disk", "for": "2s", "with": {"state": "frozen"}},
+            {"at": "measure + 5s", "on": node, "do": "clock", "for": "1s", "with": {"forward": "1h"}},
+        ],
     )
     session = launch.without_analysis(path)
     ended = session.finish()
     assert ended.stdout.split() == ["sealed"], ended.stderr
-    assert lost_messages(session.run_dir()) == 0
-    ((longest_ns,),) = ask(session.run_dir(), LONGEST_GAP)
-    assert longest_ns > 10**9, "what is durable waits for the disk"
+    run_dir = session.run_dir()
+    assert [detail["means"] for _, detail in events(run_dir, "fault")] == ["fsfreeze", "libfaketime"]
+    assert lost_messages(run_dir) == 0
+    ((longest_ns,),) = ask(run_dir, LONGEST_GAP)
+    waits = node != "node2"  # most members of a quorum queue are enough
+    assert (longest_ns > 10**9) is waits, "what is durable waits for the disk"
+    assert mounts_below(run_dir) == []
 
 
 @needs_root

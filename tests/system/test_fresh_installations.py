@@ -43,7 +43,7 @@ def test_a_package_with_a_changed_file_is_refused_and_one_without_is_used(
     assert installed == (None, "every file of mosquitto is as packaged")
 
 
-def test_what_the_user_installed_is_not_installed_anew() -> None:
+def test_what_the_user_installed_is_not_installed_again() -> None:
     with pytest.raises(ConfigError, match="fresh"):
         experiment_from({"system": {"kind": "artemis", "home": "/opt/artemis", "fresh": True}}, default_name="x")
     with pytest.raises(ConfigError, match="fresh has no effect with url"):

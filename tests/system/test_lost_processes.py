@@ -127,7 +127,7 @@ def test_a_run_without_its_control_broker_keeps_what_was_recorded(
     assert recording.rows("sent") > 500
     assert recording.rows("received") > 500
     assert {peer.ended for peer in recording.manifest.peers} == {"lost"}
-    summary = msgspec.json.decode(done.stdout, type=Summary)
+    summary = msgspec.json.decode(done.stdout, type=Summary)  # nothing else reaches standard output
     assert summary.run == session.run_dir().name
     assert summary.verdict.outcome is Outcome.INVALID
     assert any("control broker" in reason for check in summary.verdict.checks for reason in check.reasons)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crescendo.cli.main import main
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, load_experiment
 from crescendo.net.sockets import listen
@@ -16,41 +17,59 @@ from crescendo.run.observer import RunObserver
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
 
+Refuse = Callable[..., str]
 
-def _refused(launch: Callable[..., Any], *arguments: str) -> str:
-    session = launch(*arguments)
-    done = session.finish(timeout_s=60)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    complaint = [line for line in done.stderr.splitlines() if line.startswith("crescendo: ")]
-    assert len(complaint) == 1, done.stderr
-    if session.out.exists():
-        assert not list(session.out.iterdir())
+
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refuse:
+    """The complaint of a command that starts no process, so it runs in this one."""
+
+    def call(*arguments: str) -> str:
+        out = ["--out", str(tmp_path / "runs")] if arguments[0] == "run" else []
+        monkeypatch.setattr("sys.argv", ["crescendo", *arguments, *out])
+        with pytest.raises(SystemExit) as left:
+            main()
+        printed = capsys.readouterr()
+        return _complaint(left.value.code, printed.out, printed.err, tmp_path / "runs")
+
+    return call
+
+
+def _complaint(code: object, stdout: str, stderr: str, out: Path) -> str:
+    assert code == 2, stdout + stderr
+    assert stdout == ""
+    assert "Traceback" not in stderr
+    complaint = [line for line in stderr.splitlines() if line.startswith("crescendo: ")]
+    assert len(complaint) == 1, stderr
+    if out.exists():
+        assert not list(out.iterdir())
     return complaint[0]
 
 
-def test_a_typo_is_named_with_its_cure(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
+def _refused(launch: Callable[..., Any], *arguments: str) -> str:
+    """The complaint of a command that may start others."""
+    session = launch(*arguments)
+    done = session.finish(timeout_s=60)
+    return _complaint(done.returncode, done.stdout, done.stderr, session.out)
+
+
+def test_a_typo_is_named_with_its_cure(refused: Refuse, experiment: Callable[..., Path]) -> None:
     path = experiment(workload={"sendrs": 3})
-    assert _refused(launch, "run", str(path)) == (
-        f"crescendo: {path}: workload: unknown key 'sendrs'; did you mean 'senders'?"
-    )
+    assert refused("run", str(path)) == f"crescendo: {path}: workload: unknown key 'sendrs'; did you mean 'senders'?"
 
 
-def test_a_size_below_the_stamp_is_rejected(launch: Callable[..., Any], experiment: Callable[..., Path]) -> None:
-    complaint = _refused(launch, "run", str(experiment(workload={"size": 31})))
+def test_a_size_below_the_stamp_is_rejected(refused: Refuse, experiment: Callable[..., Path]) -> None:
+    complaint = refused("run", str(experiment(workload={"size": 31})))
     assert "size 31" in complaint
     assert "32" in complaint
 
 
-def test_a_missing_experiment_file_is_named(launch: Callable[..., Any], tmp_path: Path) -> None:
-    assert _refused(launch, "run", str(tmp_path / "no.yml")).endswith("no.yml: no such file")
+def test_a_missing_experiment_file_is_named(refused: Refuse, tmp_path: Path) -> None:
+    assert refused("run", str(tmp_path / "no.yml")).endswith("no.yml: no such file")
 
 
-def test_an_unknown_system_is_rejected_with_the_known_ones(
-    launch: Callable[..., Any], experiment: Callable[..., Path]
-) -> None:
-    complaint = _refused(launch, "run", str(experiment(system={"kind": "loopbak"})))
+def test_an_unknown_system_is_rejected_with_the_known_ones(refused: Refuse, experiment: Callable[..., Path]) -> None:
+    complaint = refused("run", str(experiment(system={"kind": "loopbak"})))
     assert "no system is called 'loopbak'; did you mean 'loopback'? known: " in complaint
 
 
@@ -71,8 +90,20 @@ def test_what_is_known_before_a_run_is_refused_before_anything_starts(
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_report_of_nothing_is_refused(launch: Callable[..., Any], tmp_path: Path) -> None:
-    assert _refused(launch, "report", str(tmp_path / "nosuch")).endswith("nosuch: no such directory")
+def test_a_wrong_control_url_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"control URL 'http://host' should read mqtt://"):
+        execute(
+            experiment_from({"name": "x"}),
+            out=tmp_path / "r",
+            command=[],
+            observer=RunObserver(),
+            control="http://host",
+        )
+    assert not (tmp_path / "r").exists()
+
+
+def test_the_report_of_nothing_is_refused(refused: Refuse, tmp_path: Path) -> None:
+    assert refused("report", str(tmp_path / "nosuch")).endswith("nosuch: no such directory")
 
 
 def test_a_file_of_any_name_has_a_name_for_its_runs(tmp_path: Path) -> None:
@@ -106,5 +137,5 @@ def test_a_wrong_password_is_reported_and_never_shown(
     assert "sesame-open" not in complaint
 
 
-def test_analysing_a_directory_that_is_not_a_recording_is_rejected(launch: Callable[..., Any], tmp_path: Path) -> None:
-    assert "not a recording" in _refused(launch, "analyze", str(tmp_path))
+def test_analysing_a_directory_that_is_not_a_recording_is_rejected(refused: Refuse, tmp_path: Path) -> None:
+    assert "not a recording" in refused("analyze", str(tmp_path))

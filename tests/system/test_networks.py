@@ -10,6 +10,8 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from broken_nodes import mounts_below
+from crescendo.faults.loop_disk import why_no_loop_disk
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import load_experiment
 from crescendo.model.verdict import Outcome
@@ -18,6 +20,7 @@ from crescendo.run.execute import execute
 from crescendo.run.observer import RunObserver
 from whole_runs import Launcher, judged
 
+NO_DISK = why_no_loop_disk()
 SHORT = {"warmup": "1s", "measure": "3s", "drain": "10s"}
 LINE = {"graph_type": "line", "routers": 3, "router_program": "relay"}
 REDUNDANT = {"graph_type": "redundant", "routers": 4, "router_program": "relay"}
@@ -96,6 +99,7 @@ def test_a_network_of_relays_loses_nothing_and_the_report_draws_it(
     page = render_report(run_dir)
     assert "Hop by hop" in page
     assert "A relay is a stand-in for a router" in page
+    assert "with relays as stand-ins for routers" in page
     assert re.search(r'class="link-text"[^>]*>[\d,]+/s →<', page)
     assert re.search(r"sender to receiver p50 [\d.,]+ ", page)
     assert re.search(r'class="link-text"[^>]*>mean [\d.,]+ ', page)  # how long sampled messages took over a link
@@ -106,7 +110,9 @@ def test_a_broker_between_two_relays_loses_nothing_and_the_report_says_what_the_
 ) -> None:
     topology = {"graph_type": "line-mixed", "routers": 2, "brokers": 1, "router_program": "relay"}
     path = network_experiment(topology, "router1", "router2", address="queue://broker1", rate=50)
-    path.write_text(path.read_text() + "\nprobe_links: 10\n")
+    freeze = {"at": "measure + 1s", "on": "broker1", "do": "disk", "for": "300ms", "with": {"state": "frozen"}}
+    more = {"probe_links": 10, "faults": [] if NO_DISK else [freeze]}
+    path.write_text(f"{path.read_text()}\n{yaml.safe_dump(more)}")
     session = launch.without_analysis(path)
     ended = session.finish()
     assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
@@ -117,6 +123,10 @@ def test_a_broker_between_two_relays_loses_nothing_and_the_report_says_what_the_
     assert rows == [total.sent] * 2
     assert total.sent >= 2 * 50 * 4
     assert (total.lost, total.duplicated, total.reordered) == (0, 0, 0)
+    if not NO_DISK:
+        means = "SELECT detail->>'means' FROM {} WHERE kind = 'fault'"
+        assert ask(run_dir, "events", means) == [("fsfreeze",)], "the broker has a disk of its own"
+        assert mounts_below(run_dir) == []
     added = "SELECT max(value) FROM {} WHERE metric = 'MessagesAdded' AND entity LIKE 'queue/%broker1%'"
     assert ask(run_dir, "readings", added)[0][0] > total.sent / 2  # they were in the broker's queue
     page = " ".join(re.sub(r"<[^>]+>", " ", render_report(run_dir)).split())

@@ -20,6 +20,7 @@ from crescendo.model.leftovers import leftovers_sentence
 from crescendo.model.verdict import Outcome
 from crescendo.record.summary import Summary
 from crescendo.systems.instance import RunningInstance
+from delay_proxy import DelayProxy
 
 SHORT = {"warmup": "0s", "measure": "1s", "drain": "2s"}
 LEAVING = {"warmup": "0s", "measure": "1s", "drain": "500ms", "drain_limit": "500ms"}
@@ -109,17 +110,42 @@ def test_receivers_of_a_topic_that_share_a_queue_are_recognised(artemis: Running
     assert f"the receivers of topic://{name} share its messages" in row.detail
 
 
-def test_subscribers_of_one_share_do_not_race(artemis: RunningInstance, tmp_path: Path) -> None:
-    for _ in range(3):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_subscribers_of_one_share_do_not_race(processes: int, artemis: RunningInstance, tmp_path: Path) -> None:
+    """In one process, the others wait until the first has created what they share; processes try again."""
+    port = artemis.facts["ports"]["mqtt"]
+    with DelayProxy(port, 0.3, watched=b"$share/") as proxy:
         document = {
             "name": "share",
-            "system": {"url": artemis.endpoints["mqtt"]},
+            "system": {"url": artemis.endpoints["mqtt"].replace(f":{port}", f":{proxy.port}")},
             "workload": {"address": "queue://share-{run}", "protocol": "mqtt", "receivers": 8, "rate": 50},
             "phases": {"warmup": "0s", "measure": "200ms", "drain": "2s"},
-            "peers": {"receivers": 2},
+            "peers": {"receivers": processes},
         }
         result = crescendo.run(experiment_from(document), out=tmp_path / "runs", analyze=False, durable=False)
-        assert result.state == "sealed"
+    assert result.state == "sealed"
+    asked_s = sorted(proxy.seen_s)
+    assert len(asked_s) >= 8
+    assert asked_s[processes] - asked_s[0] >= 0.3, "the answer to the first takes so long"
+
+
+def test_messages_on_their_way_when_the_window_ends_are_not_held_against_the_broker(
+    mosquitto: RunningInstance, measure: Measure
+) -> None:
+    """Everything arrives 60 ms after it was due: of the last 60 ms of a second, all but nothing arrives in time."""
+    port = mosquitto.facts["ports"]["mqtt"]
+    with DelayProxy(port, 0.06) as proxy:
+        url = mosquitto.endpoints["mqtt"].replace(f":{port}", f":{proxy.port}")
+        # At most once, because a sender that waits for acknowledgements, 20 at a time, would be late itself.
+        load = {"address": "topic://edge-{run}", "protocol": "mqtt", "rate": 500, "settle": "at-most-once"}
+        summary = measure(url, workload=load, checks={"lost": 0, "rate": ">= 0.98 of offered"})
+    assert summary.rate.sustained < 0.95 * summary.rate.offered
+    (rate,) = (check for check in summary.verdict.checks if check.metric == "rate")
+    assert rate.outcome is not Outcome.FAIL, "a busy machine may leave it open"
+    if rate.outcome is Outcome.PASS:
+        assert rate.value is not None
+        assert rate.value >= 0.98 * summary.rate.offered
+        assert any("that were due in the measure phase arrived within 100 ms" in remark for remark in summary.remarks)
 
 
 def test_a_temporary_queue_is_gone_after_the_run(rabbitmq: RunningInstance, tmp_path: Path) -> None:

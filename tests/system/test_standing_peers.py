@@ -28,6 +28,7 @@ TOKEN = "5ec2e7" * 8
 RUN = str(Path(__file__).with_name("lab_run.py"))
 PEERS = ("sender-a", "sender-b", "receiver-a", "receiver-b")
 TABLES = ("sent", "received")
+ORPHAN_S = 20.0
 
 
 class TheLab:
@@ -216,6 +217,27 @@ def test_a_peer_that_crashed_and_came_back_hands_over_what_it_had(lab: TheLab) -
     assert "sender-0" in recording.manifest.reason
     assert "missing" not in recording.manifest.reason
     assert list(data.iterdir()) == []  # it has cleaned up
+
+
+@pytest.mark.soak  # the suite has one peer and a client that is lost: tests/run/test_standing_peer.py
+def test_peers_are_free_again_when_their_run_was_killed_before_they_joined_it(lab: TheLab) -> None:
+    """They have not heard the last will of their conductor, and nobody asks them for anything."""
+    one = {"workload": {"senders": 1, "receivers": 1}, "peers": {"senders": [{"on": "sender-b"}]}}
+    session = lab.run("orphans", **one)
+    data = lab.directory / "data" / "sender-b"
+    deadline = time.monotonic() + 60
+    while not list(data.iterdir()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    session.process.kill()
+    killed_s = time.monotonic()
+    session.finish()
+    taken = True
+    while taken:
+        assert time.monotonic() - killed_s < ORPHAN_S
+        taken = [one for one in lab.view.refresh() if not one.is_standing or one.state == "busy"]
+    for standing in lab.standing.values():
+        assert not [one for one in standing.family() if one.pid != standing.process.pid]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a small disk")

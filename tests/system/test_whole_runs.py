@@ -1,6 +1,5 @@
 """What users see: a verdict, a report, an exit code, and nothing left running."""
 
-import json
 import os
 import resource
 import signal
@@ -16,14 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from crescendo.cli.terminal import EXIT_CODES, print_verdict
 from crescendo.model.verdict import Outcome
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.record.manifest import sha256_of
+from crescendo.record.summary import Summary
+from crescendo.report.page import write_report
 from crescendo.systems.instance import start
 from crescendo.systems.kinds.loopback import LOOPBACK
 from whole_runs import Launcher, judged, launching, write_experiment
 
-RATE, SENDERS, SECONDS = 500, 2, 7
+RATE, SENDERS, SECONDS = 500, 2, 5
 """Length of the run that all tests of a good run share; one second of it is warm-up."""
 
 
@@ -54,8 +56,8 @@ PASSWORD = "zebrafish \"engine\" pa$$w0rd 'x' back\\slash {a: b} </script> @/:%"
 @dataclass(frozen=True)
 class GoodRun:
     run_dir: Path
-    stdout: str
-    returncode: int
+    summary: Summary
+    printed: str
     stalled_ns: int
 
     def count(self, table: str, condition: str) -> int:
@@ -68,7 +70,7 @@ class GoodRun:
 
 
 @pytest.fixture(scope="module")
-def good_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoodRun]:
+def good_run(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[GoodRun]:
     directory = tmp_path_factory.mktemp("good")
     settings = {"user": "ada", "password": PASSWORD}
     relay = start(LOOPBACK, settings, directory=directory / "relay", on_fork=die_with_parent())
@@ -76,37 +78,37 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoodRun]:
         with launching(directory) as launch:
             phases = {"measure": f"{SECONDS - 1}s"}
             path = write_experiment(directory / "trial.yml", system={"url": relay.url}, phases=phases)
-            session = launch("run", str(path), "--json")
+            session = launch.without_analysis(path)
             session.wait_for_measure()
             stalled_ns = time.monotonic_ns()
             os.kill(relay.pid, signal.SIGSTOP)
             time.sleep(1.0)
             os.kill(relay.pid, signal.SIGCONT)
             done = session.finish()
-            yield GoodRun(session.run_dir(), done.stdout, done.returncode, stalled_ns)
+            summary = judged(session, spark)
+            write_report(session.run_dir())
+            yield GoodRun(session.run_dir(), summary, done.stdout + done.stderr, stalled_ns)
     finally:
         relay.stop()
 
 
-def test_only_json_reaches_stdout(good_run: GoodRun) -> None:
-    summary = json.loads(good_run.stdout)
-    assert summary["ledger"][0]["sent"] == RATE * SENDERS * SECONDS
-    assert summary["ledger"][0]["delivered"] == RATE * SENDERS * SECONDS
+def test_every_message_is_accounted_for(good_run: GoodRun) -> None:
+    assert good_run.summary.total.sent == good_run.summary.total.delivered == RATE * SENDERS * SECONDS
 
 
 def test_the_right_password_is_accepted_and_never_written(good_run: GoodRun) -> None:
-    assert json.loads(good_run.stdout)["verdict"]["outcome"] == "pass"
-    assert good_run.returncode == 0
+    assert good_run.summary.verdict.outcome is Outcome.PASS
+    assert "zebrafish" not in good_run.printed
     files = [file for file in good_run.run_dir.rglob("*") if file.is_file()]
-    assert good_run.run_dir / "manifest.json" in files
+    assert {good_run.run_dir / name for name in ("manifest.json", "summary.json", "report.html")} <= set(files)
     for file in files:
         assert b"zebrafish" not in file.read_bytes(), file  # the report too
 
 
 def test_a_paused_relay_shows_in_the_p99(good_run: GoodRun) -> None:
-    latency = json.loads(good_run.stdout)["latency"]
-    response = next(row for row in latency if row["kind"] == "response" and row["phase"] == "measure")
-    assert response["percentiles_ns"]["p99"] >= 800_000_000
+    response = good_run.summary.latency_of("response")
+    assert response is not None
+    assert (response.percentiles_ns["p99"] or 0) >= 800_000_000
     assert abs(good_run.count("sent", "true") - RATE * SENDERS) <= SENDERS
     # Messages due in the first 900 ms waited at least 100 ms.
     assert good_run.count("received", "received_ns - intended_ns >= 100000000") >= 0.85 * RATE * SENDERS
@@ -172,41 +174,30 @@ def _ends_incomplete(session: Any, killed_s: float) -> None:
         time.sleep(0.05)
 
 
-def test_losing_a_sender_is_never_a_pass_and_is_reported_at_once(
-    launch: Launcher, experiment: Callable[..., Path]
-) -> None:
-    session = launch("run", str(experiment()))
-    session.wait_for_measure()
-    killed_s = time.monotonic()
-    session.peer("sender").kill()
-    _ends_incomplete(session, killed_s)
-    output = session.read_until("VERDICT")
-    seconds = time.monotonic() - killed_s
-    done = session.finish()
-    assert "VERDICT invalid" in output, output + done.stderr
-    assert "sender-0" in output
-    assert done.returncode == 3
-    # About 10 s on two idle cores, nearly all of it a cold Spark; the limit catches a hang, not a busy machine.
-    assert seconds < 120, f"the verdict took {seconds:.1f} s"
-    assert session.manifest()["state"] == "incomplete"
-    summary = json.loads((session.run_dir() / "summary.json").read_text())
-    assert summary["ledger"][0]["delivered"] > 0 or summary["ledger"][0]["unrecorded"] > 0
-
-
-@pytest.mark.soak  # the suite judges the loss of a sender, and kills a receiver in each phase
-def test_losing_a_receiver_is_never_a_pass(
-    launch: Launcher, experiment: Callable[..., Path], spark: SparkSession
+@pytest.mark.parametrize(
+    "role",
+    ["sender", pytest.param("receiver", marks=pytest.mark.soak)],  # the suite kills a receiver in each phase
+)
+def test_losing_a_peer_is_never_a_pass_and_is_reported(
+    role: str,
+    launch: Launcher,
+    experiment: Callable[..., Path],
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     session = launch.without_analysis(experiment())
     session.wait_for_measure()
     killed_s = time.monotonic()
-    session.peer("receiver").kill()
+    session.peer(role).kill()
     _ends_incomplete(session, killed_s)
     assert session.finish().stdout == "incomplete\n"
     summary = judged(session, spark)
-    assert summary.verdict.outcome is Outcome.INVALID
-    assert any("receiver-0" in reason for check in summary.verdict.checks for reason in check.reasons)
-    assert summary.total.sent > 0
+    print_verdict(summary)
+    printed = capsys.readouterr().out
+    assert "VERDICT invalid" in printed
+    assert f"{role}-0" in printed
+    assert EXIT_CODES[summary.verdict.outcome] == 3
+    assert summary.total.sent + summary.total.unrecorded > 0
 
 
 def test_ctrl_c_in_the_analysis_is_reported_and_keeps_the_recording(

@@ -1,7 +1,7 @@
 """Does everything that `crescendo run EXPERIMENT --out DIR` does before the analysis, and nothing after.
 
 For tests of a run in progress: they need a process that they can kill and inspect, and that has no JVM of its own. With
-`--phases` it also prints to standard error what the conductor is doing, when that changes.
+`--phases` it also prints to standard error what the conductor is doing, when that changes, and whom it has lost.
 """
 
 import sys
@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import crescendo
+from crescendo.control.conductor.commands import RecordEvent
 from crescendo.control.conductor.state import RunState
 from crescendo.run.live_sample import sample
 
@@ -27,6 +28,10 @@ class Phases(Steps):
         if phase != self._phase:
             self._phase = phase
             print(f"phase: {phase}", file=sys.stderr, flush=True)
+
+    def on_event(self, event: RecordEvent) -> None:
+        if event.kind == "lost":
+            print(f"lost: {event.detail['peer'].partition('-')[0]}", file=sys.stderr, flush=True)
 
 
 def main(path: Path, out: Path, *options: str) -> None:

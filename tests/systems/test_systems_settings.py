@@ -25,10 +25,10 @@ from crescendo.systems.settings import settings_of
             {"usr": "x"},
             "system.settings.usr: rabbitmq has no such setting; did you mean 'user'? known: user",
         ),
-        ("rabbitmq", {"threads": 0}, "system.settings.threads: Expected `int` >= 1"),
+        ("rabbitmq", {"threads": 0}, "system.settings.threads: 0 is out of range; write a number >= 1"),
         ("rabbitmq", {"memory": "much"}, "system.settings.memory: 'much' is not a size"),
-        ("rabbitmq", {"queues": "perf"}, "system.settings.queues: Expected `array`"),
-        ("rabbitmq", {"queues": ["a", 5]}, "system.settings.queues[1]: Expected `str`"),
+        ("rabbitmq", {"queues": "perf"}, "system.settings.queues: 'perf' is not a list"),
+        ("rabbitmq", {"queues": ["a", 5]}, "system.settings.queues[1]: 5 is not text"),
         (
             "rabbitmq",
             {"protocols": ["http"]},

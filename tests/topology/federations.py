@@ -25,7 +25,7 @@ from crescendo.topology.graph import BROKER, ROUTER, Graph
 from crescendo.topology.link_fidelity import LinkFidelity
 from crescendo.topology.link_proxy import LinkProxy, proxied_links
 from crescendo.topology.link_status import unconnected_links
-from crescendo.topology.local_network import USER, await_links, local_network
+from crescendo.topology.local_network import USER, await_links, local_network, stop_together
 from crescendo.topology.local_node import LocalNode
 from crescendo.topology.route_probe import probe_route, route_between
 from crescendo.topology.topology_file import load_topology
@@ -69,7 +69,8 @@ def running_federations(folder: Path, shared: Mapping[str, RunningInstance]) -> 
         network, proxies = stack.enter_context(proxied_links(plan))
         _declare(stack, network, shared)
         [password] = {str(urlsplit(instance.endpoints[AMQP]).password) for instance in shared.values()}
-        running = dict(shared)
+        running, own = dict(shared), list[RunningInstance]()
+        stack.callback(stop_together, own)
         for wanted in (BROKER, ROUTER):
             fresh = [node for node in network.graph.nodes if node.type == wanted and node.id not in shared]
             for node in fresh:
@@ -82,7 +83,7 @@ def running_federations(folder: Path, shared: Mapping[str, RunningInstance]) -> 
                     on_fork=die_with_parent(),
                     waits=False,
                 )
-                stack.callback(running[node.id].stop)
+                own.append(running[node.id])
             for node in fresh:
                 running[node.id].await_service(START_TIMEOUT_S)
         for node in network.graph.nodes:

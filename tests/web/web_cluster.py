@@ -5,23 +5,10 @@ import sys
 from pathlib import Path
 
 from crescendo.lab.host_network import HostNetwork
-from many_hosts import sshd
+from ssh_hosts import DIAL, start_sshd, write_keys
 
 PEER_HOSTS = {"s1": "senders", "r1": "receivers"}
 """Host -> its group in the inventory."""
-
-_DIAL = (
-    "import socket, sys, time\n"
-    "deadline = time.monotonic() + 60\n"
-    "for place in sys.argv[1:]:\n"
-    "    host, _, port = place.partition(':')\n"
-    "    while True:\n"
-    "        try:\n"
-    "            socket.create_connection((host, int(port)), 5).close(); break\n"
-    "        except OSError:\n"
-    "            if time.monotonic() > deadline: raise\n"
-    "            time.sleep(0.05)\n"
-)
 
 
 class WebCluster:
@@ -37,27 +24,13 @@ class WebCluster:
         self.desk.launch(["mosquitto", "-c", str(config)], log=directory / "mosquitto.log")
         relay = [sys.executable, "-m", "crescendo.systems.relay", "--host", self.desk.address, "--port", "5672"]
         self.desk.launch(relay, log=directory / "relay.log")
-        for key in ("host_key", "user_key"):
-            argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / key)]
-            subprocess.run(argv, check=True, timeout=30)
+        write_keys(directory)
         for name in PEER_HOSTS:
-            self._start_sshd(name)
+            start_sshd(network.hosts[name], directory)
         self.file = self._write_cluster()
         places = [f"{self.desk.address}:1883", f"{self.desk.address}:5672"]
         places += [f"{network.hosts[name].address}:22" for name in PEER_HOSTS]
-        subprocess.run(self.desk.command([sys.executable, "-c", _DIAL, *places]), check=True, timeout=90)
-
-    def _start_sshd(self, name: str) -> None:
-        Path("/run/sshd").mkdir(exist_ok=True)
-        host = self.network.hosts[name]
-        config = self.directory / f"sshd-{name}.conf"
-        lines = [
-            f"ListenAddress {host.address}:22", f"HostKey {self.directory / 'host_key'}",
-            f"AuthorizedKeysFile {self.directory / 'user_key.pub'}", "PidFile none", "StrictModes no", "UsePAM no",
-            "PasswordAuthentication no",
-        ]  # fmt: skip
-        config.write_text("\n".join(lines) + "\n")
-        host.launch([sshd(), "-D", "-e", "-f", str(config)], log=self.directory / f"sshd-{name}.log")
+        subprocess.run(self.desk.command([sys.executable, "-c", DIAL, *places]), check=True, timeout=90)
 
     def _write_cluster(self) -> Path:
         arguments = (

@@ -16,6 +16,7 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct, field
 
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.redaction import explain_yaml
 from crescendo.model.units import Duration, Size, format_ns, parse_unit
@@ -94,7 +95,7 @@ def read_configuration(path: Path) -> AgentConfiguration:
     try:
         return msgspec.convert(document, AgentConfiguration, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{path}: {err}") from err
+        raise ConfigError(f"{path}: {explain(str(err), document, AgentConfiguration)}") from err
 
 
 def is_within(source: str, allowed: str) -> bool:

@@ -109,7 +109,7 @@ def fetch_source(
     if commit not in allowed:
         raise ConfigError(
             f"{branch} of {shown} is at {commit}, which is not a commit that this agent allows; it was moved, or its "
-            "new commit is to be looked at and listed"
+            "new commit has to be reviewed and listed"
         )
     files = listed_files(git.ask("ls-tree", "-r", "-z", "--full-tree", commit))
     git.ask(f"--work-tree={tree}", "checkout", "--quiet", "--force", commit, "--", ".")

@@ -3,7 +3,8 @@
 This one, as `python -I -S handler_guardian.py`. It reads what to run as one line of JSON from standard input, and says
 what happens as lines of JSON on standard output. When standard input ends, the agent is gone or wants no more: it kills
 the handler with all descendants and exits. Orphans become its children, so none escapes by forking; and the kernel
-kills the handler if this process is killed. Imports nothing of Crescendo, and starts no shell.
+kills the handler if this process is killed. With `owed_after`, what it is given is a cure: it runs it only if standard
+input ends without a word, which means that the agent was killed. Imports nothing of Crescendo, and starts no shell.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _NOT_STARTED = 127
 _COUNT_S = 0.1
 _FLUSH_S = 5.0
+_EARLIER_S = 5.0
 _READ_BYTES = 65_536
 _FROZEN_SCANS = 50
 _RESET_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -34,9 +36,23 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the end of standard input is what ends it
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    line = _first_line()
+    line, _, more = _first_line().partition(b"\n")
     if line:
-        Guard(json.loads(line)).run()
+        spec = json.loads(line)
+        if "owed_after" not in spec or (not more and _is_abandoned(spec["owed_after"])):
+            Guard(spec).run()
+
+
+def _is_abandoned(earlier: int) -> bool:
+    """Wait until the agent settles the cure or is gone, and then for the guardian of what the cure undoes."""
+    if os.read(0, 1):
+        return False
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 1)  # nobody listens any more
+    deadline_s = time.monotonic() + _EARLIER_S
+    while not _is_zombie(earlier) and time.monotonic() < deadline_s:
+        time.sleep(_COUNT_S / 10)
+    return True
 
 
 class Guard:
@@ -75,7 +91,7 @@ class Guard:
         """Until the handler has exited, or must be ended."""
         exited = os.pidfd_open(self.child)
         poll = select.poll()
-        for fd in (0, self.out, self.event_pipe, exited):
+        for fd in (*(() if "owed_after" in self.spec else (0,)), self.out, self.event_pipe, exited):
             poll.register(fd, select.POLLIN)
         count_s = 0.0
         while not self.reason:

@@ -87,9 +87,19 @@ class HandlerProcess:
     """One handler and its guardian."""
 
     def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], parameters: str, bounds: HandlerBounds
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        parameters: str,
+        bounds: HandlerBounds,
+        owed_after: int | None = None,
     ) -> None:
-        """Call from the main thread. Raises OSError if not even the guardian can be started."""
+        """Call from the main thread. Raises OSError if not even the guardian can be started.
+
+        With `owed_after`, the guardian of another handler, it is a cure: it runs only if this process is killed.
+        """
         self._guardian = launch_child(
             [sys.executable, "-I", "-S", handler_guardian.__file__],
             on_fork=None,  # it must outlive the agent for as long as it takes to end the handler
@@ -105,6 +115,7 @@ class HandlerProcess:
             "env": dict(env),
             "parameters": parameters,
             "limits": vars(bounds),
+            **({} if owed_after is None else {"owed_after": owed_after}),
         }
         pipe = self._guardian.stdin
         if pipe is None or self._guardian.stdout is None:
@@ -123,6 +134,14 @@ class HandlerProcess:
         with contextlib.suppress(OSError):
             if self._guardian.stdin is not None:
                 self._guardian.stdin.close()
+
+    def settle(self) -> None:
+        """A cure is not owed any more: end its guardian."""
+        with contextlib.suppress(OSError):
+            if self._guardian.stdin is not None:
+                self._guardian.stdin.write(b"settled\n")
+                self._guardian.stdin.flush()
+        self._end()
 
     def messages(self) -> list[HandlerMessage]:
         """What happened since the last call."""
@@ -209,13 +228,13 @@ def _below(process: psutil.Process) -> list[psutil.Process]:
         return []
 
 
-def _message(said: dict[str, Any]) -> HandlerMessage:
-    if "failed" in said:
-        return HandlerFailure(f"it cannot be executed: {os.strerror(said['failed'])}")
-    if "started" in said:
-        return HandlerStart(said["started"], said["t_ns"])
-    if "event" in said:
-        return HandlerEvent(said["event"], said["t_ns"])
+def _message(content: dict[str, Any]) -> HandlerMessage:
+    if "failed" in content:
+        return HandlerFailure(f"it cannot be executed: {os.strerror(content['failed'])}")
+    if "started" in content:
+        return HandlerStart(content["started"], content["t_ns"])
+    if "event" in content:
+        return HandlerEvent(content["event"], content["t_ns"])
     return HandlerResult(
-        said["ended"], said["t_ns"], said["reason"], said["left"], said["output"], said["dropped"]
+        content["ended"], content["t_ns"], content["reason"], content["left"], content["output"], content["dropped"]
     )  # fmt: skip

@@ -49,6 +49,17 @@ class RunningHandler:
     result: HandlerResult | HandlerFailure | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class OwedCure:
+    """What undoes a command, from its start on until it is asked for."""
+
+    of: RunningHandler
+    source: HandlerSource
+    handler: Handler
+    parameters: dict[str, Any]
+    guardian: HandlerProcess
+
+
 HandlerReport = tuple[RunningHandler, HandlerStart | HandlerEvent | HandlerResult | HandlerFailure]
 
 
@@ -60,6 +71,7 @@ class Handlers:
         self._directory = directory
         self._run, self._agent = run, agent
         self._running: list[RunningHandler] = []
+        self._owed: list[OwedCure] = []
         self.started = self.failed = 0
 
     @property
@@ -80,36 +92,66 @@ class Handlers:
         limits = self._configuration.limits
         if len(self._running) >= limits.handlers:
             raise ConfigError(f"{limits.handlers} handlers run already, which is the limit of this agent")
+        name, directory = f"{handler.name}-{self.started + 1}", self._directory / "work" / str(self.started + 1)
+        process = self._launch(source, handler, name, directory, parameters, most_s or float("inf"))
+        self.started += 1
+        running = RunningHandler(
+            name, handler.name, handler, parameters, point, process, directory, is_required=is_required
+        )
+        self._running.append(running)
+        return running
+
+    def owe(self, source: HandlerSource, handler: Handler, parameters: dict[str, Any], of: RunningHandler) -> OwedCure:
+        """From now on this handler runs if this process is killed: a guardian waits for that, until `settle`."""
+        name, directory = f"{handler.name}-after-{of.name}", self._directory / "work" / f"after-{of.name}"
+        after = of.process.guardian_pid
+        guardian = self._launch(source, handler, name, directory, parameters, float("inf"), owed_after=after)
+        self._owed.append(OwedCure(of, source, handler, parameters, guardian))
+        return self._owed[-1]
+
+    def settle(self, cure: OwedCure) -> None:
+        """It was carried out."""
+        self._owed.remove(cure)
+        cure.guardian.settle()
+
+    @property
+    def owed(self) -> list[OwedCure]:
+        return list(self._owed)
+
+    def _launch(
+        self,
+        source: HandlerSource,
+        handler: Handler,
+        name: str,
+        directory: Path,
+        parameters: dict[str, Any],
+        most_s: float,
+        owed_after: int | None = None,
+    ) -> HandlerProcess:
         given = json.dumps(parameters)
         if len(given.encode()) > MAX_PARAMETER_BYTES:
             raise ConfigError(f"the parameters of a command have at most {MAX_PARAMETER_BYTES} bytes")
         source.check(handler)
-        self.started += 1
-        name = f"{handler.name}-{self.started}"
-        directory = self._directory / "work" / name
+        limits = self._configuration.limits
         try:
             directory.mkdir(parents=True, mode=0o700)
-            process = HandlerProcess(
+            return HandlerProcess(
                 [str(handler.path)],
                 cwd=directory,
                 env=self._environment(directory, name),
                 parameters=given,
                 bounds=HandlerBounds(
-                    min(limits.time / 1e9, most_s or float("inf")),
+                    min(limits.time / 1e9, most_s),
                     int(limits.output),
                     int(limits.memory),
                     int(limits.files),
                     limits.processes,
                     limits.events,
                 ),
+                owed_after=owed_after,
             )
         except OSError as err:
             raise LostError(f"{handler.name} cannot be started: {err.strerror}") from err
-        running = RunningHandler(
-            name, handler.name, handler, parameters, point, process, directory, is_required=is_required
-        )
-        self._running.append(running)
-        return running
 
     def poll(self) -> list[HandlerReport]:
         """What happened since the last call."""
@@ -149,7 +191,8 @@ class Handlers:
                     reason = message.reason or "it did not start"
                     running.on_start(HandlerFailure(reason))
                 if isinstance(message, HandlerResult) and message.reason == GUARDIAN_KILLED:
-                    end_strays([other.process.guardian_pid for other in self._running])
+                    guardians = [other.process for other in self._running] + [cure.guardian for cure in self._owed]
+                    end_strays([guardian.guardian_pid for guardian in guardians])
 
     def _environment(self, directory: Path, name: str) -> dict[str, str]:
         """Nothing of ours: a handler sees a path, its own directory, and who started it."""

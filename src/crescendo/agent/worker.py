@@ -11,7 +11,7 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crescendo.agent.assignment import AgentAssignment
 from crescendo.agent.configuration import AgentConfiguration
@@ -59,15 +59,6 @@ _LIMITS = {
 }
 
 
-class _OwedCure(NamedTuple):
-    """What undoes a command, from its start on until it is asked for."""
-
-    of: RunningHandler
-    source: HandlerSource
-    handler: Handler
-    parameters: dict[str, Any]
-
-
 class AgentWorker(PeerLoop):
     """One agent process."""
 
@@ -87,7 +78,6 @@ class AgentWorker(PeerLoop):
         self._t0_ns: int | None = None
         self._reported_ns = 0
         self._failed = ""
-        self._owed: list[_OwedCure] = []
 
     # -- the part of a peer ---------------------------------------------------------------------------------------
 
@@ -180,6 +170,8 @@ class AgentWorker(PeerLoop):
             raise ConfigError("it has no source; AGENT_SOURCE names one")
         handler = self._source.command(wanted.command)
         cure = self._source.command(wanted.cure) if wanted.cure else None
+        if cure is not None:
+            self._source.check(cure)
         running = self._handlers.start(
             self._source,
             handler,
@@ -195,11 +187,11 @@ class AgentWorker(PeerLoop):
                 self._peer.refuse(note, Failure(f"{running.command}: {message.reason}", "peer"))
 
         running.on_start = answer
-        undone = [one for one in self._owed if (one.handler, one.parameters) == (handler, wanted.parameters)]
+        undone = [one for one in self._handlers.owed if (one.handler, one.parameters) == (handler, wanted.parameters)]
         for one in undone[:1]:
-            self._owed.remove(one)
+            self._handlers.settle(one)
         if cure is not None:
-            self._owed.append(_OwedCure(running, self._source, cure, wanted.parameters))
+            self._handlers.owe(self._source, cure, wanted.parameters, running)
 
     def _run_all(self, point: str, most_s: float) -> list[RunningHandler]:
         """Start every handler of an extension point; the run needs them."""
@@ -212,8 +204,7 @@ class AgentWorker(PeerLoop):
 
     def _run_owed(self, deadline_s: float) -> None:
         """Run the cures that nobody has asked for, the latest first, after the commands that they undo have ended."""
-        owed, self._owed = self._owed, []
-        for cure in reversed(owed):
+        for cure in reversed(self._handlers.owed):
             if cure.of.result is None:
                 cure.of.process.stop()
                 self._await([cure.of], deadline_s)
@@ -221,6 +212,7 @@ class AgentWorker(PeerLoop):
             self._await(
                 self._run_required(cure.source, cure.handler, USER_COMMAND, cure.parameters, most_s), deadline_s
             )
+            self._handlers.settle(cure)
 
     def _run_required(
         self, source: HandlerSource, handler: Handler, point: str, parameters: dict[str, Any], most_s: float
@@ -262,14 +254,14 @@ class AgentWorker(PeerLoop):
     def _take_event(self, running: RunningHandler, event: HandlerEvent) -> None:
         """An event goes to the recording, with its own time if that is plausible; a note goes to all listeners."""
         content = dict(event.content)
-        said_ns = content.pop("t_ns", None)
+        reported_ns = content.pop("t_ns", None)
         begun_ns = 0 if running.start is None else running.start.t_ns
-        is_possible = isinstance(said_ns, int) and begun_ns <= said_ns <= event.t_ns
+        is_possible = isinstance(reported_ns, int) and begun_ns <= reported_ns <= event.t_ns
         if (text := content.pop("note", None)) is not None:
             self._peer.log(f"{running.name}: {text}")
             self._peer.tell(HandlerNote(running.name, [str(text)[:500]]))
         if content:
-            self._record(EVENT, {**content, "handler": running.name}, said_ns if is_possible else event.t_ns)
+            self._record(EVENT, {**content, "handler": running.name}, reported_ns if is_possible else event.t_ns)
 
     def _end(self, running: RunningHandler, result: HandlerResult, why: str) -> None:
         detail = {

@@ -8,12 +8,13 @@ import contextlib
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from crescendo.calibrate import null_process, trial
-from crescendo.calibrate.calibration_file import RECEIVER, SENDER, Ceiling
+from crescendo.calibrate.calibration_file import RECEIVER, ROLES, SENDER, Ceiling
 from crescendo.calibrate.engine_trial import TrialResult
 from crescendo.calibrate.null_process import TIMEOUT_S, NullServerCounts
 from crescendo.calibrate.registry import calibrated_protocols
@@ -45,6 +46,23 @@ def check(protocols: list[str], sizes: list[int], seconds: float) -> None:
         raise ConfigError(f"--seconds {seconds:g}: a trial takes more than 0 and at most {MAX_SECONDS:g} seconds")
 
 
+def measure_all(
+    protocols: list[str],
+    sizes: list[int],
+    *,
+    seconds: float,
+    progress: Callable[[str], None],
+    on_fork: OnFork | None,
+) -> list[Ceiling]:
+    """The ceilings of both roles for every protocol and size."""
+    wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
+    ceilings = []
+    for number, (protocol, role, size) in enumerate(wanted, 1):
+        progress(f"{number} of {len(wanted)}: {protocol} {role}, {size:,} bytes")
+        ceilings.append(measure(protocol, role, size, seconds=seconds, trials=TRIALS, on_fork=on_fork))
+    return ceilings
+
+
 def measure(protocol: str, role: str, size: int, *, seconds: float, trials: int, on_fork: OnFork | None) -> Ceiling:
     """The ceiling of one protocol, role and size on this machine, now."""
     results, server_counts = _run_trials(protocol, role, size, seconds, trials, on_fork)
@@ -61,11 +79,14 @@ def _run_trials(
     protocol: str, role: str, size: int, seconds: float, trials: int, on_fork: OnFork | None
 ) -> tuple[list[TrialResult], list[NullServerCounts]]:
     server_role = null_process.SINK if role == SENDER else null_process.SOURCE
-    with _process(on_fork, null_process.__name__, protocol, server_role, size, trials) as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory,  # ours: a trial may be killed
+        _process(on_fork, null_process.__name__, protocol, server_role, size, trials) as server,
+    ):
         port = first_line(server, TIMEOUT_S)
         if not port:
             raise LostError("a null server did not start; its output is above")
-        with _process(on_fork, trial.__name__, protocol, role, port, size, seconds, trials) as engine:
+        with _process(on_fork, trial.__name__, protocol, role, port, size, seconds, trials, directory) as engine:
             engine_output, _ = engine.communicate(timeout=trials * (seconds + 2 * TIMEOUT_S))
         if engine.returncode:
             raise LostError(f"the {role} of {protocol} did not finish its trials; its output is above")

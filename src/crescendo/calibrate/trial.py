@@ -1,8 +1,8 @@
 """How fast is one process of the load generator, in one protocol, at one size, in one role?
 
-`python -m crescendo.calibrate.trial PROTOCOL sender|receiver PORT SIZE SECONDS TRIALS` drives one connection against a
-null server, several times, and prints the result of each trial as a line of JSON. Every message is recorded, as in a
-run; the recordings are deleted.
+`python -m crescendo.calibrate.trial PROTOCOL sender|receiver PORT SIZE SECONDS TRIALS DIRECTORY` drives one connection
+against a null server, several times, and prints the result of each trial as a line of JSON. Every message is recorded
+as in a run; the recordings are deleted.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from crescendo.model.protocols import protocol_of
 from crescendo.record.writer import Recorder
 
 
-def run_trial(protocol: str, role: str, port: int, size: int, seconds: float) -> TrialResult:
-    """Drive one connection to a null server on this machine for this many seconds."""
+def run_trial(protocol: str, role: str, port: int, size: int, seconds: float, below: str) -> TrialResult:
+    """Drive one connection to a null server on this machine for this many seconds, and record it below a directory."""
     group = unpaced_group(protocol, size)
     url = f"{protocol_of(protocol).scheme}://127.0.0.1:{port}"
-    with tempfile.TemporaryDirectory(prefix="crescendo-calibrate-") as directory:
+    with tempfile.TemporaryDirectory(dir=below) as directory:
         recorder = Recorder(Path(directory), f"{role}-0", durable=False)
         try:
             if role == SENDER:
@@ -50,11 +50,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("size", type=int)
     parser.add_argument("seconds", type=float)
     parser.add_argument("trials", type=int)
+    parser.add_argument("directory")
     options = parser.parse_args(arguments)
     for _ in range(options.trials):
         gc.collect()  # a trial must not pay for the garbage of an earlier one
         try:
-            result = run_trial(options.protocol, options.role, options.port, options.size, options.seconds)
+            result = run_trial(
+                options.protocol, options.role, options.port, options.size, options.seconds, options.directory
+            )
         except CrescendoError as err:
             print(f"{options.role} of {options.protocol}: {err}", file=sys.stderr)
             return 1

@@ -35,6 +35,7 @@ from crescendo.record.campaign_journal import (
 )
 from crescendo.record.manifest import MANIFEST, State, read_manifest
 from crescendo.record.run_metrics import metric_values
+from crescendo.record.stand_in import stand_ins_of
 from crescendo.record.summary import Summary, read_summary
 
 OVERHEAD_S = 8.0
@@ -201,6 +202,7 @@ def _ended(started: Attempt, run_dir: Path, summary: Summary, metrics: list[str]
         reason="" if sound else "; ".join(reasons),
         seconds=seconds,
         values=metric_values(run_dir, summary, metrics) if sound else {},
+        stand_ins=stand_ins_of(read_manifest(run_dir).system),
     )
 
 

@@ -25,7 +25,7 @@ def model_of(places: Sequence[Path], stations: Sequence[str], what_if: Sequence[
     """The document of these runs. `stations` correct the model itself, `what_if` asks about a change."""
     loads = [measured_load(run) for place in places for run in _runs(place)]
     if not loads:
-        raise ConfigError(f"{', '.join(map(str, places))}: no run that counts is there")
+        raise ConfigError(f"{', '.join(map(str, places))}: there is no run that counts")
     before = predictions(loads, stations)
     after = predictions(loads, [*stations, *what_if]) if what_if else [None] * len(before)
     base = min(loads, key=lambda each: each.clients)

@@ -34,22 +34,16 @@ def calibrate(
     Sends to and receives from null servers on this machine: processes that do a protocol's handshake and nothing else.
     Takes a minute and a half by default; run it while the machine is idle.
     """
-    from crescendo.calibrate.calibration_file import ROLES, machine_of, save_ceilings
-    from crescendo.calibrate.ceilings import SIZES, TRIALS, check, measure
+    from crescendo.calibrate.calibration_file import machine_of, save_ceilings
+    from crescendo.calibrate.ceilings import SIZES, check, measure_all
     from crescendo.calibrate.registry import calibrated_protocols
     from crescendo.run import host_facts
 
     protocols, sizes = protocols or calibrated_protocols(), sorted(set(sizes or SIZES))
     check(protocols, sizes, seconds)
     machine = machine_of(host_facts.host(), host_facts.versions())
-    wanted = [(protocol, role, size) for protocol in protocols for size in sizes for role in ROLES]
-    ceilings: list[Ceiling] = []
     with Progress() as progress:
-        for number, (protocol, role, size) in enumerate(wanted, 1):
-            progress(f"{number} of {len(wanted)}: {protocol} {role}, {size:,} bytes")
-            ceilings.append(
-                measure(protocol, role, size, seconds=seconds, trials=TRIALS, on_fork=die_with_parent())
-            )  # fmt: skip
+        ceilings = measure_all(protocols, sizes, seconds=seconds, progress=progress, on_fork=die_with_parent())
     path = save_ceilings(machine, ceilings, time.time_ns())
     doubtful = [ceiling for ceiling in ceilings if ceiling.is_doubtful]
     code = EXIT_CODES[Outcome.INVALID if doubtful else Outcome.PASS]

@@ -95,9 +95,9 @@ def logs(
     if as_json:
         print(json.dumps(found))
         return 0
-    for peer, said in found.items():
+    for peer, printed in found.items():
         print(f"== {peer}")
-        print("\n".join(said))
+        print("\n".join(printed))
     return 0
 
 
@@ -162,8 +162,8 @@ def _print_peers(rows: "list[PeerRow]") -> None:
         offset_ns, bound_ns = row.clock_offset_ns, row.clock_bound_ns
         known = offset_ns is not None and bound_ns is not None
         clock = f"clock {(offset_ns or 0) / 1e9:+.6f} s ± {format_ns(bound_ns or 0)}" if known else ""
-        said = "; ".join(row.faults) or " ".join(filter(None, (row.state, row.run)))
-        print(f"{row.peer:28} {row.host:20} {row.version:10} {said:12} {clock}".rstrip())
+        condition = "; ".join(row.faults) or " ".join(filter(None, (row.state, row.run)))
+        print(f"{row.peer:28} {row.host:20} {row.version:10} {condition:12} {clock}".rstrip())
     sys.stdout.flush()
 
 

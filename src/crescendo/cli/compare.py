@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, check_directory_of
 from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_count, format_ns
@@ -51,13 +51,12 @@ def compare(
         raise ConfigError(f"--threshold {threshold}: must be a percentage of 0 or more")
     if pdf and html is None:
         raise ConfigError("--pdf prints the page of --html; give both")
+    check_directory_of(html, "--html")
     check_browser(pdf)
     answer = compared(baseline, run, threshold=threshold / 100, metrics=metric or (), lake=lake)
     if html is not None:
         from crescendo.report.comparison_page import write_comparison
 
-        if not html.parent.is_dir():
-            raise ConfigError(f"--html {html}: there is no directory {html.parent}; create it first")
         write_comparison(answer, html)
     if as_json:
         print(msgspec.json.encode(answer).decode())

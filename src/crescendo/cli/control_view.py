@@ -54,8 +54,8 @@ def print_answer(answer: ProcessAnswer, as_json: bool) -> None:
     if command == "LOG":
         print(*payload["lines"], sep="\n", flush=True)
         return
-    said = ", ".join(f"{key} {value}" for key, value in payload.items() if value not in ({}, [], None, ""))
-    print(f"{name}: {command} after {answer.took_ns / 1e6:.1f} ms" + (f": {said}" if said else ""), flush=True)
+    shown = ", ".join(f"{key} {value}" for key, value in payload.items() if value not in ({}, [], None, ""))
+    print(f"{name}: {command} after {answer.took_ns / 1e6:.1f} ms" + (f": {shown}" if shown else ""), flush=True)
 
 
 def _document(one: LabProcess) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, DEFAULT_LAKE, BaselineFile, LakeDir
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, check_directory_of
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,24 +37,16 @@ def gate(
     The exit code is 0 when every metric is better or no different, 1 when one is worse or a run failed its checks, and
     otherwise 3: the evidence is not sufficient.
     """
-    from crescendo.history.baseline_file import read_baselines
     from crescendo.history.gate_files import junit_xml, markdown_summary
-    from crescendo.history.regression_gate import judge_runs
-    from crescendo.history.run_history import earlier_runs, named_runs
+    from crescendo.history.gate_session import judge_named_runs
     from crescendo.pipeline.compare.outcomes import Change
     from crescendo.record.documents import write_atomically
 
     if not 0 < threshold < math.inf:
         raise ConfigError(f"--threshold {threshold}: must be a percentage above 0")
     for option, path in (("--junit", junit), ("--markdown", markdown)):
-        if path is not None and not path.parent.is_dir():
-            raise ConfigError(f"{option} {path}: there is no directory {path.parent}; create it first")
-    known = read_baselines(baselines)
-    named = named_runs(runs, lake, ())
-    baseline = known.baselines.get(named[0].fingerprint)
-    metrics = [] if baseline is None else list(dict.fromkeys(name for run in baseline.runs for name in run.values))
-    named = named_runs(runs, lake, metrics)
-    result = judge_runs(named, earlier_runs(history, metrics, named[0].fingerprint), known, threshold / 100)
+        check_directory_of(path, option)
+    result = judge_named_runs(runs, history=history, lake=lake, baselines=baselines, threshold=threshold / 100)
     if junit is not None:
         write_atomically(junit, junit_xml(result).encode())
     if markdown is not None:

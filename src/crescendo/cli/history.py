@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, BaselineFile
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, check_directory_of
 from crescendo.cli.written_page import Pdf, check_browser, show_page
 from crescendo.model.errors import ConfigError
 
@@ -51,11 +51,10 @@ def history(
     if not remote and not Path(place).is_dir():
         raise ConfigError(f"{place}: no such directory; name one that holds runs, or a lake")
     path = out or (Path(HISTORY_PAGE) if remote else Path(place) / HISTORY_PAGE)
-    if not path.parent.is_dir():
-        raise ConfigError(f"--out {path}: there is no directory {path.parent}; create it first")
+    check_directory_of(path, "--out")
     runs = [run for run in all_runs(place, metric or ()) if experiment in {None, run.experiment}]
     if not runs:
-        raise ConfigError(f"{place}: no analysed run is there{f' of {experiment}' if experiment else ''}")
+        raise ConfigError(f"{place}: it holds no analysed run{f' of {experiment}' if experiment else ''}")
     document = history_of(runs, read_baselines(baselines), threshold / 100, place=place, beside=path.parent.resolve())
     write_history_page(document, path)
     if as_json:
@@ -78,6 +77,6 @@ def _print(document: "HistoryDocument") -> None:
             latest = format_metric(metric.metric, metric.values[-1])
             print(f"  {metric.metric}  {latest} in the last run" + ("" if metric.changes else "; no change"))
             for each in metric.changes:
-                said = f", {each.state}" if each.state else ""
+                review = f", {each.state}" if each.state else ""
                 direction = "worse" if each.worse else "better"
-                print(f"    {format_change(each.change)} since {each.run}: {direction}{said}")
+                print(f"    {format_change(each.change)} since {each.run}: {direction}{review}")

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crescendo.cli.options import Json, UnpackLimit
+from crescendo.cli.options import Json, UnpackLimit, duration_ns
 from crescendo.cli.terminal import Progress
 from crescendo.importers.registry import import_formats
-from crescendo.model.errors import ConfigError
-from crescendo.model.units import Duration
 
 if TYPE_CHECKING:
     from crescendo.importers.job import ImportSummary
@@ -40,8 +38,8 @@ def import_(
     from crescendo.run.import_session import import_recording
 
     options = ImportOptions(
-        period_ns=_duration("--period", period, min_ns=1),
-        clock_bound_ns=None if clock_bound is None else _duration("--clock-bound", clock_bound, min_ns=0),
+        period_ns=duration_ns(period, "--period", min_ns=1),
+        clock_bound_ns=None if clock_bound is None else duration_ns(clock_bound, "--clock-bound"),
         limits=unpack_limits(limit or []),
     )
     with Progress() as progress:
@@ -51,16 +49,6 @@ def import_(
     else:
         _print(account, out)
     return 0
-
-
-def _duration(option: str, text: str, *, min_ns: int) -> int:
-    try:
-        duration = Duration.parse(text)
-    except ValueError as err:
-        raise ConfigError(f"{option}: {err}") from err
-    if duration < min_ns:
-        raise ConfigError(f"{option}: {text} is too short")
-    return int(duration)
 
 
 def _print(account: "ImportSummary", out: Path) -> None:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from crescendo.cli.options import UnpackLimit
+from crescendo.cli.options import UnpackLimit, check_directory_of, duration_ns
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.model.suggestions import choice
-from crescendo.model.units import Duration
 from crescendo.record.documents import write_atomically
 
 if TYPE_CHECKING:
@@ -75,9 +74,10 @@ def logs(
 
     types = types or []
     options = _log_options(form, show, centre, bars, out)
-    window_ns = _duration("--window", window, _MIN_NS)
+    window_ns = duration_ns(window, "--window", min_ns=_MIN_NS)
     # The text format covers the whole time at once, as the original tool did.
-    query = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, _duration("--trim", trim, 0))
+    trim_ns = duration_ns(trim, "--trim")
+    query = LogQuery(tuple(dict.fromkeys(types)), None if form == "txt" else window_ns, trim_ns)
     if any(not name for name in types):
         raise ConfigError("--type: empty; give the beginning of an action's name, such as 'CSndReq#OK#'")
     limits = unpack_limits(limit or [])
@@ -97,24 +97,13 @@ def _log_options(form: str, show: str, centre: str, bars: str, out: Path | None)
     _one_of("--bars", bars, get_args(Bars))
     if out is None and form in _PICTURES:
         raise ConfigError(f"--format {form}: a plot needs a file; give one with --out, such as --out plot.{form}")
-    if out is not None and not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no directory {out.parent}; create it first")
+    check_directory_of(out, "--out")
     return LogOptions(form, show, centre, bars, out)  # type: ignore[arg-type]
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"{option} {value}: {choice(value, known)}")
-
-
-def _duration(option: str, text: str, min_ns: int) -> int:
-    try:
-        duration = Duration.parse(text)
-    except ValueError as err:
-        raise ConfigError(f"{option}: {err}") from err
-    if duration < min_ns:
-        raise ConfigError(f"{option} {text}: too short; the logs have millisecond resolution, give at least 1ms")
-    return int(duration)
 
 
 def _shown(slots: "list[Slot]", options: LogOptions) -> bytes:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from crescendo.cli.options import Json
+from crescendo.cli.options import Json, check_directory_of
 from crescendo.cli.written_page import Pdf, check_browser, show_page
-from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
     from crescendo.report.data.model_document import ModelDocument
@@ -43,8 +42,7 @@ def model(
 
     check_browser(pdf)
     path = out or runs[0] / MODEL_PAGE
-    if not path.parent.is_dir():
-        raise ConfigError(f"{path.parent}: no such directory")
+    check_directory_of(path, "--out")
     document = model_of(runs, station or (), what_if or ())
     write_model_page(document, path)
     if as_json:

@@ -1,7 +1,6 @@
 """The verbs `runs list`, `runs prune` and `runs compact`: which recordings are there, which may go."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
@@ -12,7 +11,7 @@ import typer
 
 from crescendo.cli.baseline import DEFAULT_FILE, BaselineFile
 from crescendo.cli.options import Json
-from crescendo.cli.terminal import Progress
+from crescendo.cli.terminal import Progress, can_ask, confirms
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def prune(
         print(f"{len(doomed)} run(s) would be deleted, {_size(doomed)}; {kept}")
         return 0
     if not yes:
-        _ask(f"this deletes {len(doomed)} run(s), {_size(doomed)}; {kept}. Continue? [y/N] ")
+        _ask(f"this deletes {len(doomed)} run(s), {_size(doomed)}; {kept}")
     for run in doomed:
         delete_run(directory, run.name)
     print(f"{len(doomed)} run(s) deleted, {_size(doomed)}; {kept}")
@@ -80,10 +79,9 @@ def compact(
 
 
 def _ask(question: str) -> None:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         raise ConfigError("nothing was deleted: there is nobody to ask; give --yes, or --dry-run to look first")
-    print(question, end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not confirms(question):
         raise ConfigError("nothing was deleted")
 
 

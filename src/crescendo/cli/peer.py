@@ -23,10 +23,14 @@ def peer(
     token_file: TokenFile = None,
     listen: Annotated[
         str | None,
-        typer.Option("--listen", metavar="ADDRESS", help="Where it answers. Default: the one towards the broker."),
+        typer.Option(
+            "--listen",
+            metavar="ADDRESS",
+            help="The address at which it answers. Default: the one that faces the broker.",
+        ),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", help="A word that runs can choose it by. Repeatable.")
+        list[str] | None, typer.Option("--label", help="A label by which runs can choose it. Repeatable.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Of an agent: what it may run, and its limits.")

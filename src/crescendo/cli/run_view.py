@@ -16,7 +16,7 @@ from rich.console import Console
 
 from crescendo.cli.live_view import LiveView
 from crescendo.cli.search import exit_code, search_line
-from crescendo.cli.terminal import EXIT_CODES, Progress, print_verdict
+from crescendo.cli.terminal import EXIT_CODES, Progress, can_ask, confirms, print_verdict
 from crescendo.cli.watch import lines_of
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.control.conductor.state import RunState
@@ -203,15 +203,9 @@ def ask_before_purging(experiment: Experiment) -> None:
         for group in experiment.workload
         if group.purge and group.receivers and group.name in experiment.foreign_groups
     ]
-    if not named or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not named or not can_ask():
         return
-    print(
-        f"purge: this deletes every message in {', '.join(dict.fromkeys(named))}. Continue? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not confirms(f"purge: this deletes every message in {', '.join(dict.fromkeys(named))}"):
         raise ConfigError("nothing was purged or sent; remove purge: true, or answer y")
 
 

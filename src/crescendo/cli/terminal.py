@@ -55,6 +55,17 @@ class Progress:
         self.pause()
 
 
+def can_ask() -> bool:
+    """Whether a person reads and answers."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirms(sentence: str) -> bool:
+    """Ask before something is deleted."""
+    print(f"{sentence}. Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 def print_verdict(summary: Summary) -> None:
     """The closing lines: first the checks, then the verdict line."""
     from rich.console import Console

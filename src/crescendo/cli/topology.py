@@ -80,7 +80,7 @@ def render(
     password_file: Annotated[
         Path | None, typer.Option("--password-file", metavar="FILE", help="A file with the password of this user.")
     ] = None,
-    anonymous: Annotated[bool, typer.Option("--anonymous", help="Let everybody in.")] = False,
+    anonymous: Annotated[bool, typer.Option("--anonymous", help="Brokers accept every client.")] = False,
 ) -> int:
     """Write the configuration files of every node."""
     from crescendo.topology.render import access_from
@@ -131,6 +131,13 @@ def show(
 def deploy(
     file: TopologyPath,
     local: Annotated[bool, typer.Option("--local", help="Every node on this machine, on free loopback ports.")] = False,
+    hosts: Annotated[
+        bool,
+        typer.Option(
+            "--hosts",
+            help="With --local: a host with an address of its own for each machine, on the ports of the file.",
+        ),
+    ] = False,
     ansible: Annotated[
         bool, typer.Option("--ansible", help="Every router on its machine of the inventory, with Ansible.")
     ] = False,
@@ -150,7 +157,9 @@ def deploy(
     if local:
         if check or user or password_file or directory:
             raise ConfigError("--check, --user, --password-file and --directory go with --ansible")
-        return _run_locally(file, as_json=as_json)
+        return _run_locally(file, hosts=hosts, as_json=as_json)
+    if hosts:
+        raise ConfigError("--hosts goes with --local")
     from crescendo.topology import ansible_deployment
     from crescendo.topology.rendering.access import Access
 
@@ -198,34 +207,55 @@ def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -
         print("nothing to do" if word == "removed" else f"nothing {word}")
 
 
-def _run_locally(file: Path, *, as_json: bool) -> int:
+def _run_locally(file: Path, *, hosts: bool, as_json: bool) -> int:
     import signal
     import tempfile
 
     from crescendo.cli.terminal import Progress
-    from crescendo.topology.local_network import local_network, running_network
-    from crescendo.topology.topology_file import load_topology
 
-    network = local_network(load_topology(file))
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="crescendo-topology-") as directory,
             Progress() as progress,
-            running_network(network, Path(directory), progress) as running,
+            _running(file, Path(directory), progress, hosts=hosts) as (network, urls, way_in),
         ):
-            urls = {name: dict(instance.endpoints) for name, instance in running.items()}
             if as_json:
                 print(json.dumps(urls), flush=True)
             else:
                 for name, endpoints in urls.items():
                     print(f"{name:20} {network.graph.by_id()[name].program:14} {endpoints['amqp']}", flush=True)
-                print("the network is up; Ctrl-C stops it", file=sys.stderr, flush=True)
+            if way_in:
+                print(f"run clients in this network: {way_in} COMMAND", file=sys.stderr, flush=True)
+            print("the network is up; Ctrl-C stops it", file=sys.stderr, flush=True)
             signal.pause()
     except KeyboardInterrupt:
         return 0
     return 0
+
+
+@contextlib.contextmanager
+def _running(
+    file: Path, directory: Path, progress: "Progress", *, hosts: bool
+) -> "Iterator[tuple[Network, dict[str, dict[str, str]], str]]":
+    """The network, the URLs of its nodes, and the command that runs others where they can be reached."""
+    import shlex
+
+    from crescendo.run.network_on_hosts import running_on_hosts
+    from crescendo.topology.local_network import local_network, running_network
+    from crescendo.topology.topology_file import load_topology
+
+    topology = load_topology(file)
+    if hosts:
+        with running_on_hosts(topology, directory, progress) as hosted:
+            some_host = next(iter(hosted.hosts.values()))
+            urls = {name: dict(system.endpoints) for name, system in hosted.running.items()}
+            yield hosted.network, urls, shlex.join(some_host.network_command([]))
+        return
+    network = local_network(topology)
+    with running_network(network, directory, progress) as running:
+        yield network, {name: dict(instance.endpoints) for name, instance in running.items()}, ""
 
 
 def _secret(path: Path) -> str:

@@ -1,7 +1,5 @@
 """The verb `topology probe`: what a way through a network does to messages, one by one."""
 
-import contextlib
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,16 +7,9 @@ import msgspec
 import typer
 
 from crescendo.cli.options import Json
-from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from crescendo.topology.generate import Network
     from crescendo.topology.link_fidelity import LinkFidelity
-    from crescendo.topology.link_proxy import LinkProxy
-
-_CUT_S, _LINGER_S = 2.0, 2.0
 
 
 def probe(
@@ -34,85 +25,25 @@ def probe(
     ] = None,
     messages: Annotated[int, typer.Option("--messages", min=1, max=1_000_000)] = 2000,
     cut: Annotated[
-        bool, typer.Option("--cut", help=f"Cut every link for {_CUT_S:g} s after a third of the messages.")
+        bool, typer.Option("--cut", help="Cut every link for a moment after a third of the messages.")
     ] = False,
     as_json: Json = False,
 ) -> int:
     """Start the network here, send messages of every kind through it, and say what became of them."""
     from crescendo.cli.terminal import Progress
-    from crescendo.model.errors import PeerError
-    from crescendo.topology.link_proxy import proxied_links
-    from crescendo.topology.local_network import local_network, running_network
-    from crescendo.topology.route_probe import probe_route, route_between
+    from crescendo.topology.local_network import local_network
+    from crescendo.topology.network_probe import chosen_ways, probe_network
     from crescendo.topology.topology_file import load_topology
 
     network = local_network(load_topology(file))
-    ways = _ways(network, file, address, source, target)
-    results: list[LinkFidelity] = []
-    with (
-        tempfile.TemporaryDirectory(prefix="crescendo-topology-") as directory,
-        proxied_links(network) as (proxied, proxies),
-        Progress() as progress,
-        running_network(proxied, Path(directory), progress) as running,
-    ):
-        for name, (first, last) in ways.items():
-            progress(f"{messages:,} messages to {name}, from {first} to {last}")
-            route = route_between(network.graph, running, (first, last), name)
-            cutter = _cutter(proxies, messages // 3) if cut else None
-            try:
-                found = probe_route(
-                    route, messages, linger_s=_LINGER_S, idle_s=20.0, on_sent=cutter or (lambda _: None)
-                )
-            except PeerError as err:
-                raise ConfigError(f"{name}, from {first} to {last}: {err}") from err
-            results.append(msgspec.structs.replace(found, cuts=int(cut)))
+    ways = chosen_ways(network, str(file), address, source, target)
+    with Progress() as progress:
+        results = probe_network(network, ways, messages, progress, cut=cut)
     if as_json:
         print(msgspec.json.encode(results).decode())
     else:
         print("\n".join(line for found in results for line in lines_of(found)))
     return 0 if all(found.is_faithful for found in results) else 1
-
-
-def _ways(
-    network: "Network", file: Path, address: str | None, source: str | None, target: str | None
-) -> "dict[str, tuple[str, str]]":
-    from crescendo.model.suggestions import choice
-    from crescendo.topology.address_ways import ways_of
-
-    for option, name in (("--from", source), ("--to", target)):
-        if name is not None and name not in network.variables:
-            raise ConfigError(f"{option} {name}: {file} has no such node; {choice(name, list(network.variables))}")
-    if source is not None and target is not None:
-        return {address or "perf": (source, target)}
-    known = ways_of(network.graph)
-    if address is not None and address in known:
-        known = {address: known[address]}
-    elif address is not None or not known:
-        raise ConfigError(
-            f"{file}: its links do not say where {address or 'messages'} enters and leaves; give --from and --to"
-        )
-    return {name: (source or first, target or last) for name, (first, last) in known.items()}
-
-
-def _cutter(proxies: "Mapping[tuple[str, str], list[LinkProxy]]", after: int) -> "Callable[[int], None]":
-    import threading
-
-    every = {proxy for of_link in proxies.values() for proxy in of_link}  # links may share one
-
-    def restore() -> None:
-        with contextlib.suppress(OSError):  # the network may have been stopped meanwhile
-            for proxy in every:
-                proxy.restore()
-
-    def on_sent(count: int) -> None:
-        if count == after:
-            for proxy in every:
-                proxy.cut()
-            timer = threading.Timer(_CUT_S, restore)
-            timer.daemon = True
-            timer.start()
-
-    return on_sent
 
 
 def lines_of(found: "LinkFidelity") -> list[str]:

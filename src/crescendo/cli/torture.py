@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crescendo.model.errors import ConfigError
+from crescendo.cli.options import duration_ns
 
 if TYPE_CHECKING:
     from crescendo.run.random_breakage import TortureResult
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def torture(
     system: Annotated[str, typer.Argument(metavar="SYSTEM", help="A kind of system that Crescendo starts.")],
-    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long to go on.")] = "10m",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the first round; the others follow.")] = 1,
+    lasts: Annotated[str, typer.Option("--for", metavar="DURATION", help="How long to keep going.")] = "10m",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the first round; each later one adds 1.")] = 1,
     measure: Annotated[str, typer.Option("--measure", metavar="DURATION", help="The load of each round.")] = "10s",
     do: Annotated[
         list[str] | None, typer.Option("--do", metavar="ACTION", help="Only these faults. Repeatable.")
@@ -35,10 +35,7 @@ def torture(
     from crescendo.run.random_breakage import durable_experiment, possible_actions
     from crescendo.run.random_breakage import torture as carry_out
 
-    try:
-        for_ns, measure_ns = Duration.parse(lasts), Duration.parse(measure)
-    except ValueError as err:
-        raise ConfigError(f"--for and --measure: {err}") from None
+    for_ns, measure_ns = duration_ns(lasts, "--for"), Duration(duration_ns(measure, "--measure"))
     actions = possible_actions(do or ())
     experiment = durable_experiment(system, measure_ns, tuple(setting or ()))
 

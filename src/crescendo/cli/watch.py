@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Self
 import msgspec
 import typer
 
+from crescendo.cli.options import duration_ns
 from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
-from crescendo.model.units import Duration, format_ns
+from crescendo.model.units import format_ns
 from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
 from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY
 from crescendo.record.manifest import read_manifest
@@ -46,8 +47,8 @@ def watch(
     the recording can add to it any more; messages after that count as late. Ends with the run, or on Ctrl-C. A run that
     is watched on its own machine is marked as observed, because the watcher uses a core.
     """
-    period_ns = _duration("--period", period, _MIN_NS)
-    late_after_ns = _duration("--late-after", late_after, 0)
+    period_ns = _whole_us(period, "--period", min_ns=_MIN_NS)
+    late_after_ns = _whole_us(late_after, "--late-after")
     if run != FROM_STDIN:
         read_manifest(Path(run))  # reject a directory that is not a recording before Spark starts
     from crescendo.pipeline.live.warm_up import warm_up
@@ -82,16 +83,11 @@ def watch(
     return 0
 
 
-def _duration(option: str, text: str, min_ns: int) -> int:
-    try:
-        duration = Duration.parse(text)
-    except ValueError as err:
-        raise ConfigError(f"{option}: {err}") from err
-    if duration < min_ns:
-        raise ConfigError(f"{option} {text}: too short; give at least {Duration(min_ns)}")
-    if duration % 1000:
+def _whole_us(text: str, option: str, *, min_ns: int = 0) -> int:
+    length_ns = duration_ns(text, option, min_ns=min_ns)
+    if length_ns % 1000:
         raise ConfigError(f"{option} {text}: finer than a microsecond; give whole microseconds")
-    return int(duration)
+    return length_ns
 
 
 class View:

@@ -28,10 +28,10 @@ def web(
         list[Path] | None,
         typer.Option("--cluster", metavar="FILE", help="A cluster file; runs may use its hosts. Repeatable."),
     ] = None,
-    reindex: Annotated[bool, typer.Option("--reindex", help="Build the index of runs anew.")] = False,
+    reindex: Annotated[bool, typer.Option("--reindex", help="Rebuild the index of runs.")] = False,
     add_account: Annotated[
         str | None,
-        typer.Option("--add-account", metavar="NAME", help="Add or replace an account, and end. Asks for a password."),
+        typer.Option("--add-account", metavar="NAME", help="Add or replace an account, and exit. Asks for a password."),
     ] = None,
     role: Annotated[str, typer.Option("--role", help="Of that account: viewer, operator or admin.")] = "viewer",
 ) -> int:

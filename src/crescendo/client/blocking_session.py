@@ -11,7 +11,7 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from crescendo.client.amqp10_message import Amqp10Message, decode_message, encode_message
@@ -120,19 +120,41 @@ class BlockingSession:
 
     def transfer_octets(self, link: SessionLink, octets: bytes, deadline_s: float) -> int:
         """The same with a message that is encoded already."""
-        self.run_until(lambda: self._wire.sendable(link.handle) > 0, deadline_s, f"credit to send to {link.address!r}")
-        delivery = self._wire.transfer_message(link.handle, octets)
-        self.outcomes[delivery] = None
-        self._flush()
+        [delivery] = self.transfer_all(link, [octets], deadline_s)
         return delivery
+
+    def transfer_all(self, link: SessionLink, messages: Iterable[bytes], deadline_s: float) -> list[int]:
+        """Several messages, written together as far as there is credit."""
+        deliveries = []
+        for octets in messages:
+            if self._wire.sendable(link.handle) == 0:
+                has_credit = lambda: self._wire.sendable(link.handle) > 0  # noqa: E731 - used once
+                self.run_until(has_credit, deadline_s, f"credit to send to {link.address!r}")
+            delivery = self._wire.transfer_message(link.handle, octets)
+            self.outcomes[delivery] = None
+            deliveries.append(delivery)
+        self._flush()
+        return deliveries
 
     def grant(self, link: SessionLink, credit: int) -> None:
         self._wire.grant(link.handle, credit)
 
     def settle(self, arrival: Arrival, state: Composite) -> None:
-        if arrival.delivery is not None and not self._closed:
-            self._wire.settle(arrival.delivery, arrival.delivery, state)
-            self._flush()
+        self.settle_all([arrival], state)
+
+    def settle_all(self, arrivals: Sequence[Arrival], state: Composite) -> None:
+        """Give all of them the same outcome, those with consecutive numbers at once."""
+        if self._closed:
+            return
+        ranges: list[list[int]] = []
+        for delivery in (arrival.delivery for arrival in arrivals if arrival.delivery is not None):
+            if ranges and delivery == ranges[-1][1] + 1:
+                ranges[-1][1] = delivery
+            else:
+                ranges.append([delivery, delivery])
+        for first, last in ranges:
+            self._wire.settle(first, last, state)
+        self._flush()
 
     def run_until(self, done: Callable[[], bool], deadline_s: float, what: str) -> None:
         """Write and read until `done` holds. PeerError after the deadline; `what` says what was missing."""

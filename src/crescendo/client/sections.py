@@ -31,6 +31,10 @@ class MessageSections:
     invalid: tuple[str, ...] = ()  # sections that are there, but whose value is not valid AMQP
 
     def encoded(self) -> bytes:
+        return encode_composite(self.header) + self.bare()
+
+    def bare(self) -> bytes:
+        """Its sections without the header: what no intermediary may change."""
         sections: list[tuple[int, Any]] = []
         if self.properties:
             sections.append((PROPERTIES, list(self.properties)))
@@ -38,7 +42,7 @@ class MessageSections:
             sections.append((APPLICATION_PROPERTIES, dict(self.application_properties)))
         sections.append((_CODES[self.body_section], self.body))
         parts = [encode(Described(ULong(code), value)) for code, value in sections]
-        return encode_composite(self.header) + b"".join(parts)
+        return b"".join(parts)
 
 
 def sections_of(octets: bytes) -> MessageSections:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from crescendo.agent.configuration import read_configuration
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import default_port
 from crescendo.topology.inventory import Inventory, InventoryHost, read_inventory
@@ -110,7 +111,7 @@ def _plan(path: Path, document: dict[str, Any]) -> ClusterPlan:
     try:
         given = msgspec.convert(document, ClusterFile)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{path}: {err}") from err
+        raise ConfigError(f"{path}: {explain(str(err), document, ClusterFile)}") from err
 
     def located(name: str | None) -> Path | None:
         return None if name is None else path.parent / name
@@ -183,7 +184,7 @@ def _ssh(host: InventoryHost, where: str) -> tuple[str, ...]:
 def _control(host: InventoryHost, where: str) -> ControlPlace:
     port = str(host.variables.get("crescendo_control_port", CONTROL_PORT))
     if not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ConfigError(f"{where}: crescendo_control_port is a TCP port, 1 to 65535")
+        raise ConfigError(f"{where}: crescendo_control_port must be a TCP port, 1 to 65535")
     return ControlPlace(f"{CONTROL}-{host.name}", host.address, int(port))
 
 
@@ -215,7 +216,7 @@ def _agent_settings(host: InventoryHost, where: str, directory: Path) -> str:
 def _count(given: Any, where: str, group: str) -> int:
     text = str(given)
     if not text.isdecimal() or int(text) > MAX_PEERS_PER_HOST:
-        raise ConfigError(f"{where}: crescendo_{group} is a number of processes, 0 to {MAX_PEERS_PER_HOST}")
+        raise ConfigError(f"{where}: crescendo_{group} must be a number of processes, 0 to {MAX_PEERS_PER_HOST}")
     return int(text)
 
 

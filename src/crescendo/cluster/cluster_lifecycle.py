@@ -116,7 +116,7 @@ def logs_of(plan: ClusterPlan, lab: Lab, lines: int) -> dict[str, list[str]]:
     """The last lines that each peer printed."""
     hosts = read_hosts(plan.inventory, lab.scope.name)
     found, _ = on_every(hosts, lambda session: session.ask("logs", _LOOK_S, lines=lines)["logs"])
-    return {peer: said for logs in found.values() for peer, said in logs.items()}
+    return {peer: printed for logs in found.values() for peer, printed in logs.items()}
 
 
 def take_down(plan: ClusterPlan, lab: Lab, progress: Progress, url_file: Path | None = None) -> int:

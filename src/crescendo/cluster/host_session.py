@@ -56,7 +56,7 @@ class HostSession:
 
     def __init__(self, host: ClusterHost) -> None:
         self.host = host
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in close()
         self._buffer = b""
         program = Path(remote_program.__file__).read_bytes()
         command = [host.python, "-I", "-u", "-c", _READ_PROGRAM, str(len(program))]
@@ -66,10 +66,10 @@ class HostSession:
                 on_fork=die_with_parent(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._said.fileno(),
+                stderr=self._stderr.fileno(),
             )
         except OSError as err:
-            self._said.close()
+            self._stderr.close()
             raise ConfigError(f"{host.name}: {err.filename} cannot be started: {err.strerror}") from err
         self._program: bytes | None = program
 
@@ -101,7 +101,7 @@ class HostSession:
                 self._process.stdin.close()
         wait_or_kill(self._process, grace_s)
         close_pipes(self._process)
-        self._said.close()
+        self._stderr.close()
 
     def kill(self) -> None:
         """End ssh at once: a thread that waits for an answer goes on."""
@@ -131,14 +131,14 @@ class HostSession:
 
     def _failure(self) -> ConfigError | LostError:
         wait_or_kill(self._process, _CLOSE_S)
-        self._said.seek(0)
-        lines = self._said.read().decode(errors="replace").strip().splitlines()
-        said = lines[-1].strip() if lines else f"ended with code {self._process.returncode}"
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
+        reason = lines[-1].strip() if lines else f"ended with code {self._process.returncode}"
         if self._process.returncode == _SSH_FAILED:
-            return ConfigError(f"{self.host.name}: ssh: {said}")
+            return ConfigError(f"{self.host.name}: ssh: {reason}")
         if self._process.returncode == _NOT_FOUND:
-            return ConfigError(f"{self.host.name}: {said}; set ansible_python_interpreter to a Python 3.11 or newer")
-        return LostError(f"{self.host.name}: the connection ended: {said}")
+            return ConfigError(f"{self.host.name}: {reason}; set ansible_python_interpreter to a Python 3.11 or newer")
+        return LostError(f"{self.host.name}: the connection ended: {reason}")
 
 
 def _argv(host: ClusterHost, command: list[str]) -> list[str]:

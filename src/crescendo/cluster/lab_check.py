@@ -55,8 +55,8 @@ def _checked(identity: Identity, pong: Pong, lab: Lab) -> AnsweringPeer:
     faults = []
     offset_ns = bound_ns = None
     if offer is None or offer.version != __version__:
-        said = "no version" if offer is None else f"version {offer.version}"
-        faults.append(f"has {said}, and this is {__version__}")
+        version = "no version" if offer is None else f"version {offer.version}"
+        faults.append(f"has {version}, and this is {__version__}")
     else:
         try:
             connect(offer.address, offer.files_port).close()

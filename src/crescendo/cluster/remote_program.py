@@ -188,13 +188,13 @@ class Host:
         log = self._at("logs", peer["id"] + ".log")
         while True:
             with open(log, encoding="utf-8", errors="replace") as file:
-                said = file.read()
-            if _READY in said:
+                output = file.read()
+            if _READY in output:
                 return
             if process.poll() is not None:
-                raise RefusedRequest(f"{peer['id']} ended: {_last_line(said)}")
+                raise RefusedRequest(f"{peer['id']} ended: {_last_line(output)}")
             if time.monotonic() > deadline:
-                raise RefusedRequest(f"{peer['id']} is not ready after a while: {_last_line(said)}")
+                raise RefusedRequest(f"{peer['id']} did not become ready in time: {_last_line(output)}")
             _leave_if_alone(_POLL_S)
 
     def _peers(self) -> dict[str, dict[str, Any]]:
@@ -234,8 +234,8 @@ class Host:
                     child.wait()
         if child.returncode:
             with open(self._at("install.log"), encoding="utf-8", errors="replace") as file:
-                said = file.read().strip().splitlines()[-3:]
-            raise RefusedRequest(f"`{' '.join(argv[:4])} …` failed: {' '.join(said)}")
+                output = file.read().strip().splitlines()[-3:]
+            raise RefusedRequest(f"`{' '.join(argv[:4])} …` failed: {' '.join(output)}")
 
     def _own(self) -> None:
         if os.path.isdir(self.directory) and os.listdir(self.directory) and not os.path.exists(self._at(_OWN)):
@@ -269,7 +269,7 @@ class Host:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
 def _birth(pid: int) -> str | None:

@@ -67,7 +67,7 @@ class Bus:
         max_waiting: int = MAX_WAITING,
     ) -> None:
         self._shown_url = redact_url_text(url)
-        parts = _parse_url(url)
+        parts = parse_control_url(url)
         self._host, self._port = parts.host or "", parts.port or default_port(parts.scheme)
         self._scope_of = _only(scopes) if isinstance(scopes, NoteScope) else scopes
         self._identity = identity
@@ -285,7 +285,8 @@ def _tls_context(parts: Url) -> ssl.SSLContext | None:
     return client_context(tls)
 
 
-def _parse_url(url: str) -> Url:
+def parse_control_url(url: str) -> Url:
+    """The parts of the URL of a control broker. Raises ConfigError if it is not one."""
     wanted = "mqtt://[user:password@]host[:port] or mqtts://…?ca=FILE"
     try:
         parts = parse_url(url)

@@ -44,6 +44,7 @@ HEARTBEAT_NS = 1_200_000_000
 """Slightly more than a second, so that a main loop that reports every second needs no extra heartbeat."""
 
 _REMEMBERED_REQUESTS = 4096
+_REMEMBERED_WILLS = 256
 _LOG_LINES = 100
 _MAX_GROUPS = 16
 
@@ -64,6 +65,7 @@ class Peer:
         self.options: dict[str, Any] = {}
         self.log_level: LogLevel = "info"
         self.conductor_lost = False
+        self.lost_sessions: deque[int] = deque(maxlen=_REMEMBERED_WILLS)  # of other processes, by their last wills
         self._topics = Topics(scope.name)
         will = self._note(
             NoteKind.NOTIFICATION, Command.ABNORMAL_DISCONNECT, Failure("its control connection broke", "lost")
@@ -181,8 +183,9 @@ class Peer:
                 self.reply(note, Command.PROTOCOL_ERROR, Failure(str(note), "peer"))
             return None
         if note.kind is not NoteKind.REQUEST:
-            if note.command is Command.ABNORMAL_DISCONNECT and note.sender.role == CONDUCTOR:
-                self.conductor_lost = True
+            if note.command is Command.ABNORMAL_DISCONNECT:
+                self.lost_sessions.append(note.sender.session)
+                self.conductor_lost = self.conductor_lost or note.sender.role == CONDUCTOR
             return None
         key = (note.sender.session, note.correlation)
         if key in self._handled:

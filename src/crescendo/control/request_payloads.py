@@ -54,6 +54,10 @@ class PeerOffer(NotePayload, frozen=True):
     protocols: Annotated[list[Annotated[str, Meta(max_length=100)]], Meta(max_length=64)] = field(default_factory=list)
 
 
+FREE, BUSY = "free", "busy"
+"""The states of a standing peer."""
+
+
 class Pong(NotePayload, frozen=True):
     """The answer to PING: how long ago that was on the peer's wall clock, and its clocks when it answered."""
 

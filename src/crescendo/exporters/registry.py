@@ -4,7 +4,6 @@ An exporter's module is imported when its format is requested.
 """
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 
 from crescendo.model import plugins
@@ -29,11 +28,7 @@ def export_formats() -> list[str]:
 
 
 def exporter_of(name: str) -> Exporter:
-    if name in EXPORTERS:
-        module, _, attribute = EXPORTERS[name].partition(":")
-        own: Exporter = getattr(import_module(f"crescendo.exporters.{module}"), attribute)
-        return own
-    exporter: Exporter | None = plugins.load_plugin(plugins.EXPORTERS, name, Callable)
+    exporter: Exporter | None = plugins.find_part(EXPORTERS, "crescendo.exporters", plugins.EXPORTERS, name, Callable)
     if exporter is None:
         raise ConfigError(f"no export format is called {name!r}; {listing(name, export_formats())}")
     return exporter

@@ -41,13 +41,13 @@ def read_owed(lines: IO[bytes]) -> list[Cure] | None:
     for line in lines:
         if not line.endswith(b"\n"):
             break  # its writer was killed while it wrote, so the fault has not begun
-        said = msgspec.json.decode(line, type=GuardLine)
-        if said.number == NOTHING_OWED:
+        entry = msgspec.json.decode(line, type=GuardLine)
+        if entry.number == NOTHING_OWED:
             return None
-        if said.cure is None:
-            owed.pop(said.number, None)
+        if entry.cure is None:
+            owed.pop(entry.number, None)
         else:
-            owed[said.number] = said.cure
+            owed[entry.number] = entry.cure
     return list(reversed(owed.values()))
 
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 from crescendo.faults import cures
@@ -20,6 +21,7 @@ from crescendo.model.errors import ConfigError
 
 _TIMEOUT_S = 60.0
 _PREFIX, _SUFFIX = "crescendo-disk-", ".img"
+_numbers = count()
 _PROGRAMS = ("mkfs.ext4", "mount", "umount")
 
 Owe = Callable[[Cure], Callable[[], None]]
@@ -37,8 +39,8 @@ def why_no_loop_disk() -> str:
 
 
 def image_name() -> str:
-    """The name of an image of ours."""
-    return f"{_PREFIX}{owner_name()}{_SUFFIX}"
+    """A new name of an image of ours."""
+    return f"{_PREFIX}{owner_name()}-{next(_numbers)}{_SUFFIX}"
 
 
 def remove_abandoned_disks() -> list[str]:
@@ -47,8 +49,8 @@ def remove_abandoned_disks() -> list[str]:
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
         with contextlib.suppress(OSError):
             image = Path(backing.read_text().strip())
-            owner = image.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
-            if image.name == f"{_PREFIX}{owner}{_SUFFIX}" and not owner_lives(owner):
+            owner, _, number = image.name.removeprefix(_PREFIX).removesuffix(_SUFFIX).rpartition("-")
+            if image.name == f"{_PREFIX}{owner}-{number}{_SUFFIX}" and not owner_lives(owner):
                 for mount_point in _mounts_of(f"/dev/{backing.parts[3]}"):
                     cures.unmount(mount_point, str(image))
                     removed.append(mount_point)

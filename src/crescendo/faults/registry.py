@@ -4,7 +4,7 @@ An action's module is imported when the action is requested, so packages above t
 nothing.
 """
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 from crescendo.faults.action import FaultAction
@@ -34,6 +34,5 @@ ACTIONS: dict[str, str] = {
 def action_of(name: str) -> FaultAction[Any, Any]:
     if name not in ACTIONS:
         raise ConfigError(f"do: no action is called {name!r}; {suggestion(name, ACTIONS)}")
-    module, _, attribute = ACTIONS[name].partition(":")
-    action: FaultAction[Any, Any] = getattr(import_module(module), attribute)
+    action: FaultAction[Any, Any] = resolve_name(ACTIONS[name])
     return action

@@ -31,6 +31,11 @@ class Baseline(Struct, frozen=True):
     runs: list[BaselineRun]
     note: str = ""
 
+    @property
+    def metrics(self) -> list[str]:
+        """What its runs measured."""
+        return list(dict.fromkeys(name for run in self.runs for name in run.values))
+
 
 class ReviewedChange(Struct, frozen=True):
     """A change that a person looked at: a regression, or nothing to hear about again."""

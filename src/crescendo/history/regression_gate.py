@@ -65,9 +65,8 @@ def judge_runs(
         )
     sound = [run for run in runs if run.outcome is not Outcome.INVALID]
     notes = [f"{run.name} is invalid and was not used" for run in runs if run.outcome is Outcome.INVALID]
-    metrics = [name for name in dict.fromkeys(name for run in baseline.runs for name in run.values)]
-    confidence = each_confidence(len(metrics))
-    judged = [_judged(name, sound, earlier, baseline, known, threshold, confidence) for name in metrics]
+    confidence = each_confidence(len(baseline.metrics))
+    judged = [_judged(name, sound, earlier, baseline, known, threshold, confidence) for name in baseline.metrics]
     failed = [run.name for run in sound if run.outcome is Outcome.FAIL]
     outcomes = [each.outcome for each in judged] or [Change.UNCLEAR]
     if failed:
@@ -109,8 +108,8 @@ def _judged(
     state, note = known.review(baseline.fingerprint, metric, first_bad)
     dismissed = state == DISMISSED
     outcome = compared.outcome if dismissed else Change.WORSE
-    said = f", which was {state}{f' ({note})' if note else ''}" if state else ""
-    reason = f"{compared.reason}; {format_change(moved)} since {first_bad}{said}"
+    review_note = f", which was {state}{f' ({note})' if note else ''}" if state else ""
+    reason = f"{compared.reason}; {format_change(moved)} since {first_bad}{review_note}"
     return _with_series(compared, series, outcome, reason, first_bad, dismissed)
 
 

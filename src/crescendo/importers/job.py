@@ -36,13 +36,15 @@ from crescendo.importers.lines import small_frame
 from crescendo.importers.message_counts import message_counts
 from crescendo.importers.parts import PartsWriter, write_rejected
 from crescendo.importers.registry import format_of
-from crescendo.importers.sources import FoundFile, find_files, stage_files
+from crescendo.importers.sources import FoundFile, find_files, most_rows, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, to_document
 from crescendo.model.workload import MAX_CONNECTIONS
 from crescendo.pipeline.spark.errors import spark_errors
-from crescendo.record.durable import sync, sync_tree
+from crescendo.pipeline.spark.evaluation import evaluation_for
+from crescendo.record.durable import sync_tree
 from crescendo.record.manifest import Clock, Manifest, Phase, State, write_manifest
+from crescendo.record.new_directory import check_new, new_directory
 from crescendo.record.schema import EVENTS, HISTOGRAMS, RATES, READINGS, RECEIVED, SENT, SETTLED, SPANS
 
 Progress = Callable[[str], None]
@@ -95,8 +97,7 @@ def plan_import(format_name: str, paths: list[Path], out: Path) -> ImportPlan:
     if not paths:
         raise ConfigError("nothing to import; name files or directories")
     try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
+        check_new(out)
         found, skipped = find_files(paths, source_format)
     except OSError as err:
         raise ConfigError(f"{err.filename or out}: cannot be read: {err.strerror or err}") from err
@@ -106,20 +107,8 @@ def plan_import(format_name: str, paths: list[Path], out: Path) -> ImportPlan:
 
 def run_import(plan: ImportPlan, spark: SparkSession, options: ImportOptions, progress: Progress) -> ImportSummary:
     """Write the recording. Raises LostError when Spark fails; then nothing is left."""
-    out = plan.out.absolute()
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        with spark_errors(f"the import into {plan.out}"):
-            summary = _import(plan, draft, spark, options, progress)
-        draft.rename(out)
-        sync(out.parent)
-    except OSError as err:
-        raise ConfigError(f"{plan.out}: cannot be written: {err.strerror or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return summary
+    with new_directory(plan.out) as draft, spark_errors(f"the import into {plan.out}"):
+        return _import(plan, draft, spark, options, progress)
 
 
 def _import(
@@ -130,8 +119,16 @@ def _import(
     sources = stage_files(plan.found, scratch / "sources", options.limits)
     if all(source.refused for source in sources):
         raise ConfigError(f"{sources[0].path}: {sources[0].fault}")
+    with evaluation_for(most_rows(sources), spark):
+        return _write_recording(plan, draft, sources, Workspace(spark, scratch, progress), options)
+
+
+def _write_recording(
+    plan: ImportPlan, draft: Path, sources: list[SourceFile], workspace: Workspace, options: ImportOptions
+) -> ImportSummary:
+    progress = workspace.progress
     progress(f"reading {sum(source.octets for source in sources):,} bytes")
-    result = _read_all(plan.source_format, Workspace(spark, scratch, progress), sources, options)
+    result = _read_all(plan.source_format, workspace, sources, options)
     if any(item.id >= MAX_CONNECTIONS for item in result.connections):
         raise ConfigError(f"a recording can have {MAX_CONNECTIONS:,} connections; import fewer files at a time")
     parts = PartsWriter(draft)
@@ -173,7 +170,7 @@ def _import(
         end_ns=end_ns,
         caveats=result.caveats,
     )
-    shutil.rmtree(scratch)
+    shutil.rmtree(workspace.folder)
     sync_tree(draft)
     write_manifest(draft, _manifest(plan, summary, result, parts, options))
     return summary

@@ -3,7 +3,6 @@
 A format's module is imported when the format is requested: each of them imports Spark.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from crescendo.model import plugins
@@ -31,11 +30,7 @@ def import_formats() -> list[str]:
 def format_of(name: str) -> "Format":
     from crescendo.importers.format import Format
 
-    if name in FORMATS:
-        module, _, attribute = FORMATS[name].partition(":")
-        own: Format = getattr(import_module(f"crescendo.importers.formats.{module}"), attribute)
-        return own
-    found: Format | None = plugins.load_plugin(plugins.IMPORTERS, name, Format)
+    found: Format | None = plugins.find_part(FORMATS, "crescendo.importers.formats", plugins.IMPORTERS, name, Format)
     if found is None:
         raise ConfigError(f"no import format is called {name!r}; {listing(name, import_formats())}")
     return found

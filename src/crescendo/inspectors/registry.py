@@ -1,7 +1,6 @@
 """Which inspectors are there? One line each, and those of plugins; a kind's module is imported only on demand."""
 
 from collections.abc import Callable
-from importlib import import_module
 
 from crescendo.inspectors.base import InspectionTarget, Inspector
 from crescendo.model import plugins
@@ -10,16 +9,16 @@ from crescendo.model.suggestions import listing
 
 Factory = Callable[[InspectionTarget], Inspector]
 
-INSPECTORS: dict[str, tuple[str, str]] = {
-    "activemq": ("activemq", "ActiveMQInspector"),
-    "artemis": ("artemis", "ArtemisInspector"),
-    "mlmq": ("mlmq", "MlmqInspector"),
-    "mosquitto": ("mosquitto", "MosquittoInspector"),
-    "process": ("process", "ProcessInspector"),
-    "qpid-broker-j": ("qpid_broker_j", "BrokerJInspector"),
-    "qpid-dispatch": ("qpid_dispatch", "DispatchInspector"),
-    "rabbitmq": ("rabbitmq", "RabbitInspector"),
-    "skupper-router": ("qpid_dispatch", "SkupperInspector"),
+INSPECTORS: dict[str, str] = {
+    "activemq": "activemq:ActiveMQInspector",
+    "artemis": "artemis:ArtemisInspector",
+    "mlmq": "mlmq:MlmqInspector",
+    "mosquitto": "mosquitto:MosquittoInspector",
+    "process": "process:ProcessInspector",
+    "qpid-broker-j": "qpid_broker_j:BrokerJInspector",
+    "qpid-dispatch": "qpid_dispatch:DispatchInspector",
+    "rabbitmq": "rabbitmq:RabbitInspector",
+    "skupper-router": "qpid_dispatch:SkupperInspector",
 }
 
 
@@ -29,11 +28,9 @@ def inspector_names() -> list[str]:
 
 def inspector_of(kind: str) -> Factory:
     """The factory for inspectors of this kind."""
-    if kind in INSPECTORS:
-        module, name = INSPECTORS[kind]
-        own: Factory = getattr(import_module(f"crescendo.inspectors.kinds.{module}"), name)
-        return own
-    factory: Factory | None = plugins.load_plugin(plugins.INSPECTORS, kind, Callable)
+    factory: Factory | None = plugins.find_part(
+        INSPECTORS, "crescendo.inspectors.kinds", plugins.INSPECTORS, kind, Callable
+    )
     if factory is None:
         raise ConfigError(f"inspect.kind: no inspector is called {kind!r}; {listing(kind, inspector_names())}")
     return factory

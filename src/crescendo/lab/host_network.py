@@ -110,10 +110,12 @@ class LabHost:
             making = self.launch(program, stdin=theirs.fileno())
             theirs.close()
             ours.settimeout(_READY_S)
-            said, fds, _, _ = socket.recv_fds(ours, 200, 1)
+            message, fds, _, _ = socket.recv_fds(ours, 200, 1)
             wait_or_kill(making, _END_S)
         if not fds:
-            raise LostError(f"lab: nothing can listen at port {port} of {self.name}: {said.decode(errors='replace')}")
+            raise LostError(
+                f"lab: nothing can listen at port {port} of {self.name}: {message.decode(errors='replace')}"
+            )
         return socket.socket(fileno=fds[0])
 
     def launch(
@@ -212,10 +214,10 @@ class LabHost:
 
     def ask_arp_again_after(self, interval_ms: int) -> None:
         """The host asks again for an address that nobody answers for at this interval; Linux waits a second."""
-        said = self._said_by(arp_retry_program.__file__, str(interval_ms))
-        if said != OK:
+        answer = self._answer_of(arp_retry_program.__file__, str(interval_ms))
+        if answer != OK:
             raise ConfigError(
-                f"lab: the kernel does not let us set arp_retry of {self.name} ({said or 'no answer'}); "
+                f"lab: the kernel does not let us set arp_retry of {self.name} ({answer or 'no answer'}); "
                 "run as root, or leave it out"
             )
 
@@ -253,19 +255,19 @@ class LabHost:
 
     def end_connections(self, address: str) -> int:
         """End every TCP connection from this address with an error, as mobile systems do when they lose it."""
-        count = self._said_by(connection_end_program.__file__, address)
+        count = self._answer_of(connection_end_program.__file__, address)
         if not count.isdecimal():
             raise LostError(f"lab: the connections of {self.name} could not be ended: {count or 'no answer'}")
         return int(count)
 
-    def _said_by(self, program: str, argument: str) -> str:
+    def _answer_of(self, program: str, argument: str) -> str:
         """The first line that a small program of ours says on the host."""
         argv = [sys.executable, "-I", "-S", program, argument]
         running = self.launch(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        said = first_line(running, _ANSWER_S)
+        answer = first_line(running, _ANSWER_S)
         wait_or_kill(running, _END_S)
         close_pipes(running)
-        return said
+        return answer
 
     def connect(self, link: "PacketLink | None", access_point: str | None) -> None:
         """Plug it in, once."""
@@ -353,7 +355,7 @@ class HostNetwork:
             if not keeper.isdecimal():
                 wait_or_kill(guardian, _END_S)
                 close_pipes(guardian)
-                raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian said nothing'}")
+                raise LostError(f"lab: host {name} could not be made: {keeper or 'its guardian did not answer'}")
             host = LabHost(name, len(self.hosts) + 2, guardian, int(keeper), self, own_clock=clock_shift_s != 0)
             self.hosts[name] = host
             link = self._packet_link(host.port) if packet_link else None

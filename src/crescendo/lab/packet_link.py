@@ -6,20 +6,15 @@ seed must give the same schedule on every machine.
 """
 
 import sys
-import threading
-from collections.abc import Callable
 
 import msgspec
 
-from crescendo.lab.packet_link_program import CountPackets, ImpairLink, LinkCounts, LinkRequest
-from crescendo.lab.switch_program import OK
-from crescendo.model.errors import ConfigError, LostError
+from crescendo.lab.link_process import LinkProcess, StartProgram
+from crescendo.lab.packet_link_program import CountPackets, ImpairLink, LinkCounts
+from crescendo.model.errors import ConfigError
 from crescendo.model.lab_network import Impairment
-from crescendo.model.units import format_unit
-from crescendo.processes.child import ChildProcess, close_pipes, first_line, wait_or_kill
 
 MECHANISM = "TAP link: a process carries every packet, with losses and delays drawn from the seed"
-_READY_S, _ANSWER_S, _END_S = 30.0, 10.0, 5.0
 
 
 class NoTapError(ConfigError):
@@ -36,43 +31,25 @@ class NoTapError(ConfigError):
 class PacketLink:
     """A pair of TAP interfaces in the network of the switch, and the process between them."""
 
-    def __init__(self, start: Callable[[list[str]], ChildProcess], port: str, seed: int) -> None:
-        """`start` starts a program in the network of the switch, with pipes. The link is clean at first."""
+    def __init__(self, start: StartProgram, port: str, seed: int) -> None:
+        """`start` starts a program in the network of the switch. The link is clean at first."""
         self.inside = f"tap-{port}"
-        self._asking = threading.Lock()
-        self._process = start([sys.executable, "-m", "crescendo.lab.packet_link_program", port, self.inside, str(seed)])
-        answer = first_line(self._process, _READY_S)
-        if answer != OK:
-            self.close()
-            raise NoTapError(answer or "the link said nothing")
+        argv = [sys.executable, "-m", "crescendo.lab.packet_link_program", port, self.inside, str(seed)]
+        self._process = LinkProcess(start, argv, "a packet link")
+        if why := self._process.why_not_ready():
+            raise NoTapError(why)
 
     def impair(self, up: Impairment, down: Impairment) -> None:
-        answer = self._ask(ImpairLink(up, down))
-        if answer != OK:
-            raise LostError(f"lab: a packet link refuses its impairment: {answer}")
+        self._process.order(ImpairLink(up, down))
 
     def counts(self) -> LinkCounts:
-        return msgspec.json.decode(self._ask(CountPackets()), type=LinkCounts)
+        return msgspec.json.decode(self._process.ask(CountPackets()), type=LinkCounts)
 
     @property
     def ended(self) -> bool:
         """Whether its process has ended, although nobody closed it."""
-        return self._process.poll() is not None
+        return self._process.ended
 
     def close(self) -> None:
         """End the process; both interfaces go with it. Safe to call twice."""
-        close_pipes(self._process)
-        wait_or_kill(self._process, _END_S)
-
-    def _ask(self, request: LinkRequest) -> str:
-        assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
-        with self._asking:
-            try:
-                self._process.stdin.write(msgspec.json.encode(request, enc_hook=format_unit) + b"\n")
-                self._process.stdin.flush()
-            except OSError as err:
-                raise LostError(f"lab: a packet link has ended: {err.strerror}") from err
-            answer = first_line(self._process, _ANSWER_S)
-        if not answer:
-            raise LostError("lab: a packet link does not answer")
-        return answer
+        self._process.close()

@@ -5,28 +5,23 @@ Delay and rate in each direction, half-open connections and resets, by a process
 """
 
 import sys
-import threading
-from collections.abc import Callable
 
 import msgspec
 from msgspec import structs
 
 from crescendo.lab.byte_lane import LaneShape
-from crescendo.lab.switch_program import OK
+from crescendo.lab.link_process import LinkProcess, StartProgram
 from crescendo.lab.tcp_link_program import (
     CountBytes,
     EndConnections,
     OpenPort,
     ShapeLink,
     TcpLinkCounts,
-    TcpLinkRequest,
 )
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.lab_network import Impairment
-from crescendo.processes.child import ChildProcess, close_pipes, first_line, wait_or_kill
 
 MECHANISM = "TCP link: a process passes bytes on, with delay, rate, resets and half-open connections only"
-_READY_S, _ANSWER_S, _END_S = 30.0, 10.0, 5.0
 _PACKET_KEYS = ("jitter", "loss", "duplicate", "reorder", "corrupt")
 
 
@@ -43,21 +38,19 @@ def refuse_packet_keys(host: str, why_no_tap: str, *impairments: Impairment | No
 class TcpLinkHandle:
     """The process between a host and the system, and what its directions should do."""
 
-    def __init__(self, start: Callable[[list[str]], ChildProcess], host: str, keeper: int, address: str) -> None:
-        """`start` starts a program on the host of the system, with pipes. The link is clean at first."""
+    def __init__(self, start: StartProgram, host: str, keeper: int, address: str) -> None:
+        """`start` starts a program on the host of the system. The link is clean at first."""
         self._host = host
-        self._asking = threading.Lock()
         self._up, self._down = LaneShape(), LaneShape()
         self._is_cut = False
-        self._process = start([sys.executable, "-m", "crescendo.lab.tcp_link_program", str(keeper), address])
-        answer = first_line(self._process, _READY_S)
-        if answer != OK:
-            self.close()
-            raise LostError(f"lab: the TCP link of {host} could not be made: {answer or 'it said nothing'}")
+        argv = [sys.executable, "-m", "crescendo.lab.tcp_link_program", str(keeper), address]
+        self._process = LinkProcess(start, argv, f"the TCP link of {host}")
+        if why := self._process.why_not_ready():
+            raise LostError(f"lab: the TCP link of {host} could not be made: {why}")
 
     def open_port(self, port: int) -> None:
         """Connections of the host to this port of the system pass the link."""
-        self._order(OpenPort(port))
+        self._process.order(OpenPort(port))
 
     def impair(self, up: Impairment, down: Impairment) -> None:
         refuse_packet_keys(self._host, "this is a TCP link", up, down)
@@ -80,42 +73,23 @@ class TcpLinkHandle:
         self._reshape()
 
     def end_connections(self, *, silent: bool) -> None:
-        """Reset every connection; with `silent` it stays half-open for ever."""
-        self._order(EndConnections(silent))
+        """Reset every connection; with `silent` it stays half-open forever."""
+        self._process.order(EndConnections(silent))
 
     def counts(self) -> TcpLinkCounts:
-        return msgspec.json.decode(self._ask(CountBytes()), type=TcpLinkCounts)
+        return msgspec.json.decode(self._process.ask(CountBytes()), type=TcpLinkCounts)
 
     @property
     def ended(self) -> bool:
         """Whether its process has ended, although nobody closed it."""
-        return self._process.poll() is not None
+        return self._process.ended
 
     def close(self) -> None:
         """End the process, and with it every connection. Safe to call twice."""
-        close_pipes(self._process)
-        wait_or_kill(self._process, _END_S)
+        self._process.close()
 
     def _reshape(self) -> None:
         shapes = (self._up, self._down)
         if self._is_cut:
             shapes = structs.replace(self._up, rate_bps=None), structs.replace(self._down, rate_bps=None)
-        self._order(ShapeLink(*shapes))
-
-    def _order(self, request: TcpLinkRequest) -> None:
-        answer = self._ask(request)
-        if answer != OK:
-            raise LostError(f"lab: the TCP link of {self._host}: {answer}")
-
-    def _ask(self, request: TcpLinkRequest) -> str:
-        assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
-        with self._asking:
-            try:
-                self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-                self._process.stdin.flush()
-            except OSError as err:
-                raise LostError(f"lab: the TCP link of {self._host} has ended: {err.strerror}") from err
-            answer = first_line(self._process, _ANSWER_S)
-        if not answer:
-            raise LostError(f"lab: the TCP link of {self._host} does not answer")
-        return answer
+        self._process.order(ShapeLink(*shapes))

@@ -46,7 +46,7 @@ class ShapeLink(Struct, frozen=True, tag="shape"):
 
 
 class EndConnections(Struct, frozen=True, tag="end"):
-    """Reset every connection; with `silent`, leave it half-open for ever."""
+    """Reset every connection; with `silent`, leave it half-open forever."""
 
     silent: bool = False
 
@@ -93,6 +93,7 @@ class TcpLink:
         self._down: ByteLane[tuple[_Side, bytes]] = ByteLane()
         self._listeners: list[tuple[socket.socket, int]] = []
         self._sides: set[_Side] = set()
+        self._half_open: list[_Side] = []  # kept, because a socket that nobody keeps is closed
 
     def open_port(self, port: int) -> None:
         _enter_network(self._station)
@@ -116,7 +117,8 @@ class TcpLink:
         for side in [one for one in self._sides if one.is_near]:
             if silent:
                 self.counts.half_open += 1
-                self._forget(side)  # both sockets stay open, and nobody reads them
+                self._half_open.append(side)
+                self._forget(side)
             else:
                 self._reset(side)
 

@@ -4,11 +4,8 @@ It connects to the system and attaches, runs its engine until that is done or is
 before it reports so. One process, one role, many connections: all by our own drivers, or all by a foreign client.
 """
 
-import ctypes
-import gc
 import json
 import select
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +18,7 @@ from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
 from crescendo.control.peer_loop import PeerLoop
 from crescendo.load.assignment import ConnectionSlot, LoadAssignment, quota_of
+from crescendo.load.end_conditions import Drain, exceeded_limit
 from crescendo.load.engine.echo import EchoReplies, EchoResponder
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
 from crescendo.load.engine.request_spans import SpanSource
@@ -31,7 +29,7 @@ from crescendo.load.engine.summarizer import Summarizer
 from crescendo.load.held_messages import describe, destinations_to_look_at, look_at
 from crescendo.load.jms.jms_receiver_engine import JmsReceiverEngine
 from crescendo.load.jms.jms_sender_engine import JmsSenderEngine
-from crescendo.load.own_end import Drain, exceeded_limit
+from crescendo.load.latency_tuning import tune_for_latency
 from crescendo.load.protocols.registry import driver_of
 from crescendo.model.address import address_of
 from crescendo.model.changed_rate import with_changes
@@ -51,8 +49,6 @@ from crescendo.record.writer import Recorder
 READY_TIMEOUT_S = 10.0
 _SUBSCRIBE_RETRIES = 4
 _SUBSCRIBE_AGAIN_S = 0.1
-_SWITCH_INTERVAL_S = 0.000_2  # the recorder's thread must not hold the engine up for Python's default 5 ms
-_PR_SET_TIMERSLACK = 29
 _BY_HAND_NOTICE_NS = 100_000_000
 _MIN_NOTICE_NS = 20_000_000  # of a change of rate: what is sent in the next round is decided already
 
@@ -426,12 +422,3 @@ def _sharing_slots(slots: Sequence[ConnectionSlot], groups: dict[str, Group]) ->
         if protocol_of(group.protocol).shares_subscriptions and not group.is_topic:
             sharing.setdefault(group.shared_address, []).append(slot)
     return sharing
-
-
-def tune_for_latency() -> None:
-    """Shorten Python's thread switch interval, exempt everything imported from garbage collection, and set the Linux
-    timer slack to its minimum: by default a process is woken up to 50 µs late."""
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.freeze()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)

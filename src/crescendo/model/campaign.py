@@ -18,10 +18,11 @@ import numpy as np
 from msgspec import Meta, Struct
 
 from crescendo.model.designs import Design, DesignKind
-from crescendo.model.experiment import NAME_PATTERN, Experiment
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from
 from crescendo.model.factors import Factor
 from crescendo.model.metrics import format_value, metric_of
+from crescendo.model.name_patterns import NAME_PATTERN
 from crescendo.model.redaction import redact_value
 from crescendo.model.units import Duration, format_ns
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from crescendo.model.campaign import Campaign, CampaignSettings
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import name_of, read_mapping
 from crescendo.model.factors import read_factors
@@ -51,7 +52,7 @@ def campaign_from(document: dict[str, Any], *, source: str = "campaign", default
     """Build a campaign from the content of a file, and check the experiment of each of its points."""
     for key in document:
         if key not in _KNOWN:
-            raise ConfigError(f"{source}: {key}: unknown key; {suggestion(str(key), _KNOWN)}")
+            raise ConfigError(f"{source}: unknown key {key!r}; {suggestion(str(key), _KNOWN, listed='known keys')}")
     experiment = document.get(EXPERIMENT)
     if not isinstance(experiment, dict):
         raise ConfigError(f"{source}: experiment: write an experiment, or the path of its file relative to this one")
@@ -66,7 +67,7 @@ def campaign_from(document: dict[str, Any], *, source: str = "campaign", default
         factors = read_factors(document[FACTORS]) if FACTORS in document else ()
         campaign = Campaign(experiment, factors, settings)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{source}: {_plain(str(err))}") from None
+        raise ConfigError(f"{source}: {explain(str(err), rest, CampaignSettings)}") from None
     except ValueError as err:
         raise ConfigError(f"{source}: {err}") from None
     for point in campaign.points:
@@ -99,9 +100,3 @@ def read_levels(text: str) -> list[Any]:
     except yaml.YAMLError:
         return []
     return found if isinstance(found, list) else []
-
-
-def _plain(message: str) -> str:
-    """A message of msgspec without its notation: the path first."""
-    reason, at, path = message.rpartition(" - at `$.")
-    return f"{path.rstrip('`')}: {reason}" if at else message

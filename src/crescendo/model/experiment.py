@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
-from crescendo.model.address import MQTT_VERSIONS, address_of
+from crescendo.model.address import address_of
 from crescendo.model.agents import Agent, check_agents
 from crescendo.model.fault_schedule import check_faults
 from crescendo.model.group_places import KEYS as PLACE_KEYS
@@ -20,16 +20,18 @@ from crescendo.model.group_places import check_place, place_urls, with_place_url
 from crescendo.model.lab_network import LabSettings
 from crescendo.model.metrics import STOP_METRICS, split_metric
 from crescendo.model.mlmq_clients import MIN_DRAIN, Clients, check_clients
+from crescendo.model.name_patterns import NAME_PATTERN
 from crescendo.model.pacer import Pacer
 from crescendo.model.planned_faults import PlannedFault
 from crescendo.model.profile import ConstantProfile, Profile
-from crescendo.model.protocols import MLMQ, known_protocols, known_schemes, protocol_of_scheme
+from crescendo.model.protocols import MLMQ, protocol_of_scheme
 from crescendo.model.redaction import redact_address, redact_place, redact_value
 from crescendo.model.search import MIN_SECONDS, Search
 from crescendo.model.slices import slice_names
-from crescendo.model.suggestions import choice, suggestion
+from crescendo.model.suggestions import choice
+from crescendo.model.system_url import check_system_url
 from crescendo.model.units import Duration, Extent
-from crescendo.model.urls import parse_url, redact_url, redact_url_text
+from crescendo.model.urls import parse_url, redact_url
 from crescendo.model.verdict import Bound, check_bound, check_metric, client_checks, default_checks
 from crescendo.model.workload import MAX_CONNECTIONS, RUN, Group
 
@@ -38,8 +40,6 @@ _DRAIN_FACTOR = 4
 MIN_EVERY_NS = 100_000_000
 MAX_SCHEDULE_SEGMENTS = 5_000_000
 """Steps of a profile, times the senders that follow it: more would take minutes to compute."""
-
-NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class System(Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
     version: str | None = None  # None: the installed one
     home: str | None = None  # directory of an installation that Crescendo did not make
     settings: dict[str, Any] = field(default_factory=dict)
-    fresh: bool = False  # installed anew for this run
+    fresh: bool = False  # a fresh installation for this run
 
     def __post_init__(self) -> None:
         if self.fresh and self.home is not None:
@@ -58,7 +58,7 @@ class System(Struct, frozen=True, forbid_unknown_fields=True):
         if (self.kind is None) == (self.url is None):
             raise ValueError("give either kind (a system to start) or url (one that is already running)")
         if self.url is not None:
-            _check_url(self.url)
+            check_system_url(self.url)
             given = [key for key in ("version", "home", "settings", "fresh") if getattr(self, key)]
             if given:
                 raise ValueError(f"{given[0]} has no effect with url; it is for a system that Crescendo starts")
@@ -327,7 +327,7 @@ def _check_places(experiment: Experiment, group: Group) -> None:
     for role, url in experiment.located_urls(group).items():
         try:
             if url == group.place_of(role):
-                _check_url(url)
+                check_system_url(url)
             check_place(group, role, url)
         except ValueError as err:
             raise ValueError(f"group {group.name!r}: {PLACE_KEYS[role]}: {err}") from None
@@ -417,33 +417,3 @@ _RULES: tuple[Callable[[Experiment], None], ...] = (
     check_faults,
 )
 """What the values of an experiment must agree on. The first rule that is broken is reported."""
-
-
-def _check_url(text: str) -> None:
-    try:
-        url = parse_url(text)
-    except ValueError:
-        raise _malformed_url(text) from None
-    protocol = protocol_of_scheme(url.scheme)
-    if protocol is None or not url.host or url.port == 0:
-        raise _malformed_url(text)
-    for option in url.options:
-        if option not in protocol.url_options:
-            raise ValueError(
-                f"url: {url.scheme}:// has no option {option!r}; {suggestion(option, protocol.url_options)}; "
-                "options of a queue or topic belong in the address of a workload"
-            )
-    if (version := url.options.get("version")) not in {None, *MQTT_VERSIONS}:
-        raise ValueError(f"url: version={version}: {choice(version, MQTT_VERSIONS)}")
-    if url.path.strip("/") and not protocol.has_virtual_hosts:
-        able = [scheme for other in known_protocols().values() if other.has_virtual_hosts for scheme in other.schemes]
-        raise ValueError(
-            f"url {redact_url_text(text)!r} has a path; only {', '.join(able)} have virtual hosts; name the "
-            "queue or topic in the address of a workload"
-        )
-
-
-def _malformed_url(text: str) -> ValueError:
-    known = known_schemes()
-    wanted = f"{known[0]}://[user:password@]host[:port] (or {', '.join(known[1:])})"
-    return ValueError(f"url {redact_url_text(text)!r} should read {wanted}")

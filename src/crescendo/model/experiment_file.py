@@ -14,9 +14,9 @@ from typing import Any, get_origin
 import msgspec
 import yaml
 
+from crescendo.model.document_errors import explain, structs_in
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_errors import explain, structs_in
 from crescendo.model.experiment_inputs import check_inputs
 from crescendo.model.measurable import check_measurable
 from crescendo.model.mlmq_clients import Clients
@@ -127,7 +127,7 @@ def _reject_ambiguous(document: dict[str, Any], source: str) -> None:
     """A phase of `5` may mean seconds or messages. In recordings of earlier versions it means messages."""
     phases = document.get("phases")
     written = phases.get("measure") if isinstance(phases, dict) else None
-    if Extent.is_ambiguous(written) and written not in {0, "0"}:
+    if Extent.is_ambiguous(written) and int(written or 0) > 0:
         raise ConfigError(
             f"{source}: phases.measure: {written} needs a unit: write {written}s for seconds, or "
             f"'{written} messages' for messages per connection"
@@ -143,7 +143,7 @@ def _converted(document: dict[str, Any], source: str, unlisted: frozenset[str] =
     try:
         return msgspec.convert(document, Experiment, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{source}: {explain(str(err), document, unlisted)}") from err
+        raise ConfigError(f"{source}: {explain(str(err), document, Experiment, unlisted)}") from err
 
 
 def _list_groups(document: dict[str, Any]) -> frozenset[str]:

@@ -90,7 +90,7 @@ KEYS: dict[type[Struct], dict[str, str]] = {
             "the workload"
         ),
         "fresh": (
-            "install it anew for this run: a release is unpacked once more, a package must be as the distribution "
+            "install it for this run alone: a release is unpacked once more, a package must be as the distribution "
             "made it; every run starts with empty data in any case"
         ),
     },

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
+from crescendo.model.document_errors import structs_in
 from crescendo.model.experiment import Experiment
-from crescendo.model.experiment_errors import structs_in
 from crescendo.model.experiment_file import GROUP_LISTS
 from crescendo.model.experiment_keys import KEYS, PATHS
 from crescendo.model.mlmq_clients import ClientKind, Clients

@@ -5,7 +5,8 @@ A system that Crescendo started is removed with all it holds. Knows what was ask
 """
 
 from crescendo.model.experiment import Experiment
-from crescendo.model.protocols import MQTT, protocol_of
+from crescendo.model.protocols import protocol_of
+from crescendo.model.units import Duration
 from crescendo.model.urls import redact_url
 
 MAX_NAMED = 3
@@ -20,7 +21,8 @@ def left_behind(experiment: Experiment) -> list[str]:
             continue
         options = group.target.options
         if options.subscription is not None:
-            kept = " (a session, for a day)" if group.protocol == MQTT.name else ""
+            expiry_s = protocol_of(group.protocol).subscription_expiry_s
+            kept = "" if expiry_s is None else f" (for {Duration(expiry_s * 10**9)})"
             found[f"the durable subscription {options.subscription!r} to {group.target.node}{kept}"] = None
         elif not group.is_topic and not options.temporary and not protocol_of(group.protocol).shares_subscriptions:
             names = list(dict.fromkeys(group.member(index).target.node for index in range(group.destinations)))

@@ -40,7 +40,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Demand:
-    """What one request asks of a station: seconds of one of its servers. A delay has a server for everybody."""
+    """What one request asks of a station: seconds of one of its servers. A delay has a server for every request."""
 
     seconds: float
     servers: int = 1

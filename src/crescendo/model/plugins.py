@@ -5,9 +5,10 @@ imported when it is asked for. A broken one is reported once on stderr and skipp
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, EntryPoints, distributions, entry_points
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from crescendo.model.errors import ConfigError
@@ -110,6 +111,14 @@ def load_plugin(group: str, name: str, expected: Any = object) -> Any | None:
     """The plugin of this name; None when no package offers it. Raises ConfigError when it is broken."""
     plugin = plugins(group).get(name)
     return None if plugin is None else plugin.load(expected)
+
+
+def find_part(own: Mapping[str, str], home: str, group: str, name: str, expected: Any = object) -> Any | None:
+    """A part of ours, whose `module:attribute` is below the package `home`, or a plugin; None when there is neither.
+
+    Its module is imported now.
+    """
+    return resolve_name(f"{home}.{own[name]}") if name in own else load_plugin(group, name, expected)
 
 
 def loaded_plugins(group: str, expected: Any = object) -> Iterator[tuple[str, Any]]:

@@ -47,6 +47,7 @@ class MessagingProtocol(Struct, frozen=True, kw_only=True):
     sets_heartbeat: bool = False  # its driver asks the system for the interval that a group wants
     always_temporary: bool = False  # every system of this protocol deletes queues with temporary=yes
     shares_subscriptions: bool = False  # there are no queues: receivers of a queue share one subscription to a topic
+    subscription_expiry_s: int | None = None  # after which a durable subscription is deleted; None: never
     returns_unsettled: bool = False  # what a receiver has not settled when it closes is back in its queue at once
     max_payload_bytes: int | None = None
     max_name_characters: int | None = None  # of a queue
@@ -107,6 +108,7 @@ MQTT = MessagingProtocol(
     settle=(AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE),
     always_temporary=True,
     shares_subscriptions=True,
+    subscription_expiry_s=86_400,
     sets_heartbeat=True,
 )  # fmt: skip
 OPENWIRE = MessagingProtocol(

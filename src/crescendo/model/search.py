@@ -80,7 +80,10 @@ class Limit(str):
 
     @classmethod
     def parse(cls, text: object) -> "Limit":
-        return cls(STEADY) if text == STEADY else cls(Bound.parse(text))
+        try:
+            return cls(STEADY) if text == STEADY else cls(Bound.parse(text))
+        except ValueError as err:
+            raise ValueError(f"{err}; for the backlog write {STEADY}") from None
 
 
 class Search(Struct, frozen=True, forbid_unknown_fields=True):

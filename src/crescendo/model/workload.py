@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 from crescendo.model import protocols
 from crescendo.model.address import Address, address_of, located_address
 from crescendo.model.connection_timeouts import ConnectionTimeouts
+from crescendo.model.name_patterns import GROUP_NAME_PATTERN
 from crescendo.model.pacer import pacer_for
 from crescendo.model.payload import MAX_PAYLOAD_BYTES, STAMP_BYTES, PayloadSize
 from crescendo.model.protocols import MessagingProtocol, find_protocol, known_protocols, protocol_of_scheme
@@ -30,7 +31,6 @@ __all__ = [
 MAX_CONNECTIONS = 32_767
 MAX_PROPERTIES = 32
 MAX_REPLY_LINKS = 1000
-GROUP_NAME_PATTERN = r"^[A-Za-z][A-Za-z0-9_-]{0,62}$"
 _MAX_JMS_PRIORITY = 9
 _INDEX = "{n}"
 RUN = "{run}"

@@ -38,6 +38,7 @@ from crescendo.pipeline.ledger.undelivered import (
 from crescendo.pipeline.plugin_tables import write_plugin_tables
 from crescendo.pipeline.receipts import RECEIPT, write_receipt
 from crescendo.pipeline.scans import scans
+from crescendo.pipeline.source.foreign_messages import foreign_messages
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.source.ingest import (
     LocatedRecording,
@@ -47,7 +48,6 @@ from crescendo.pipeline.source.ingest import (
     without_unreadable,
 )
 from crescendo.pipeline.source.moments import Timeline
-from crescendo.pipeline.source.others_messages import others_messages
 from crescendo.pipeline.spark.errors import SPARK_ERRORS, jvm_death, spark_errors
 from crescendo.pipeline.spark.evaluation import evaluation_for
 from crescendo.pipeline.spark.parallel_jobs import run_parallel
@@ -226,7 +226,7 @@ def tabulate(
         stopped_without_ns=None if own is None else own.stopped_without_ns,
         arrived_at_edge=round(balance.total_received(block_sums.EDGE) / _fan_out(rows[0])),
         held={connections.subscriptions[number]: count for number, count in queued.items()},
-        others=others_messages(recording.local_files(EVENTS)),
+        others=foreign_messages(recording.local_files(EVENTS)),
         shared_topics=sorted({connections.subscriptions[number].rpartition("#")[0] for number in balance.shared}),
         trends=behaviour.trends,
         outages=behaviour.outages,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
@@ -23,13 +25,15 @@ from crescendo.pipeline.source.connections import ConnectionsOfRuns
 from crescendo.pipeline.source.ingest import ONE_PARTITION_ROWS, Frames
 from crescendo.pipeline.source.moments import TimelinesOfRuns
 from crescendo.pipeline.source.run_slices import SliceColumns
+from crescendo.pipeline.source.small_tables import given_rows, read_here
+from crescendo.pipeline.spark.evaluation import is_interpreted
 from crescendo.pipeline.spark.parallel_jobs import run_parallel
 from crescendo.pipeline.spark.settings import on_this_machine
 from crescendo.pipeline.storage.locations import Directory
-from crescendo.pipeline.storage.table_store import TableStore
+from crescendo.pipeline.storage.table_store import COLLECTED_ROWS, TableStore
 from crescendo.pipeline.traffic.throughput import throughput
 from crescendo.record.clock_mapping import is_shifted
-from crescendo.record.schema import RECEIVED, SENT, SETTLED, SPANS, spark_ddl
+from crescendo.record.schema import RECEIVED, SENT, SETTLED, SPANS, arrow_schema, spark_ddl
 from crescendo.record.tables import LATENCY_HISTOGRAM, THROUGHPUT
 
 MAX_RUNS = 64
@@ -62,7 +66,8 @@ def scan_together(contexts: Sequence[AnalysisContext], stores: Sequence[TableSto
     session_dir = spark.sparkContext.getConf().get("spark.local.dir")
     with tempfile.TemporaryDirectory(prefix="crescendo-scan-", dir=session_dir) as scratch:
         folder = Path(scratch)
-        jobs = [partial(_write, name, build, folder, stores) for name, build in _frames(contexts, folder).items()]
+        write = _collect if _rows(contexts) <= COLLECTED_ROWS else partial(_write, folder=folder)
+        jobs = [partial(write, name, build, stores) for name, build in _frames(contexts, folder).items()]
         run_parallel(jobs, spark)
 
 
@@ -84,6 +89,8 @@ def _frames(contexts: Sequence[AnalysisContext], folder: Path) -> dict[str, Call
 
 def _linked_parts(contexts: Sequence[AnalysisContext], folder: Path, table: str) -> DataFrame:
     """The rows of one table in all runs. The column with the run comes from the names of directories."""
+    if is_interpreted(_rows(contexts)):
+        return _given_parts(contexts, table)
     for number, context in enumerate(contexts):
         of_run = folder / f"{c.RUN_NUMBER}={number}"
         of_run.mkdir(parents=True)
@@ -93,7 +100,30 @@ def _linked_parts(contexts: Sequence[AnalysisContext], folder: Path, table: str)
     return frame.coalesce(1) if sum(each.recording.rows(table) for each in contexts) <= ONE_PARTITION_ROWS else frame
 
 
-def _write(name: str, build: Callable[[], DataFrame], folder: Path, stores: Sequence[TableStore]) -> None:
+def _given_parts(contexts: Sequence[AnalysisContext], table: str) -> DataFrame:
+    """The same for few rows, without a scan."""
+    schema = arrow_schema(table)
+    tables = [read_here(context.recording.local_files(table), schema) for context in contexts]
+    column = pa.field(c.RUN_NUMBER, pa.int32(), nullable=False)
+    numbered = [
+        rows.append_column(column, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
+        for number, rows in enumerate(tables)
+    ]
+    return given_rows(contexts[0].spark, pa.concat_tables(numbered)).coalesce(1)
+
+
+def _rows(contexts: Sequence[AnalysisContext]) -> int:
+    return sum(part.rows for context in contexts for part in context.recording.parts)
+
+
+def _collect(name: str, build: Callable[[], DataFrame], stores: Sequence[TableStore]) -> None:
+    """As the tables of one small run are written: from here, by one task for all of them."""
+    rows = build().toArrow()
+    for number, store in enumerate(stores):
+        store.write_table(name, rows.filter(pc.field(c.RUN_NUMBER) == number).drop_columns([c.RUN_NUMBER]))
+
+
+def _write(name: str, build: Callable[[], DataFrame], stores: Sequence[TableStore], folder: Path) -> None:
     written = folder / f"table-{name}"
     build().write.partitionBy(c.RUN_NUMBER).parquet(str(written))
     schema = pq.read_schema(next(written.glob("*/*.parquet")))

@@ -121,5 +121,5 @@ def read_effects(directory: Path) -> CampaignEffects:
         missing=f"{directory}: it has no {EFFECTS_FILE}; run the campaign",
         version_field="schema",
         version=SCHEMA,
-        supported=f"{SCHEMA}; run the campaign again, which only computes them anew",
+        supported=f"{SCHEMA}; run the campaign again, which only recomputes them",
     )

@@ -36,6 +36,7 @@ class Attempt(Struct, frozen=True):
     reason: str = ""
     seconds: float = 0.0  # how long it took, with start and analysis
     values: dict[str, float] = {}  # metric -> value, in base units
+    stand_ins: int = 0  # relays that took the place of routers in it
 
 
 class DesignPoint(Struct, frozen=True):

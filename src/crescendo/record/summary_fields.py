@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from crescendo.model.experiment_errors import structs_in
+from crescendo.model.document_errors import structs_in
 from crescendo.record.summary import Summary
 
 

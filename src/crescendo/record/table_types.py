@@ -6,11 +6,11 @@ description. A field that is itself a Struct stands for its columns. The Arrow s
 this. Knows neither Spark nor any particular table.
 """
 
-import importlib
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pkgutil import resolve_name
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import msgspec
@@ -91,8 +91,7 @@ class Table(Generic[RowT]):
         """The function that computes the table; its module is imported now."""
         if not isinstance(self.build, str):
             return self.build
-        module, _, function = self.build.partition(":")
-        found: Callable[[Any], Any] = getattr(importlib.import_module(module), function)
+        found: Callable[[Any], Any] = resolve_name(self.build)
         return found
 
 

@@ -16,6 +16,7 @@ from crescendo.model.campaign import format_metric
 from crescendo.model.verdict import Outcome
 from crescendo.record.campaign_effects import CampaignEffects, FactorEffect, Interaction, MetricEffects, read_effects
 from crescendo.record.campaign_journal import Attempt, AttemptState, CampaignJournal, read_journal
+from crescendo.record.stand_in import stand_in_remarks
 from crescendo.report import formats
 from crescendo.report.document import render
 from crescendo.report.page_file import write_page
@@ -75,6 +76,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         icon=ICONS[outcome],
         title="complete" if journal.complete else "incomplete",
         sentence=_ending(journal, failed),
+        remarks=stand_in_remarks([attempt.stand_ins for attempt in journal.counted]),
         tiles_shown=_tiles(journal),
         curves=curves,
         sections=sections,

@@ -17,6 +17,7 @@ import numpy as np
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import LATENCY_KINDS
 from crescendo.record.manifest import Manifest, read_manifest
+from crescendo.record.stand_in import stand_in_remarks, stand_ins_of
 from crescendo.record.summary import Summary, read_summary
 from crescendo.record.timeline import MEASURE, RunTimeline
 from crescendo.report import formats
@@ -78,6 +79,7 @@ def render_overlay(run_dirs: Sequence[Path], beside: Path) -> str:
         kind=kind or "latency",
         runs=[_row(run, kind) for run in runs],
         names=" · ".join(f"{run.letter} {run.name}" for run in runs),
+        remarks=stand_in_remarks([stand_ins_of(run.manifest.system) for run in runs]),
     )
 
 

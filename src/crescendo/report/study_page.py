@@ -20,6 +20,7 @@ from crescendo.report.document import render
 from crescendo.report.page_file import write_page
 from crescendo.report.plots.size_curves import SizeCurve, size_curves
 from crescendo.report.plots.time_axis import Chart, line, plot_name
+from crescendo.report.sections.evidence import Grid
 
 STUDY_PAGE, STUDY_TEXT = "study.html", "study.md"
 
@@ -31,7 +32,7 @@ def write_study_page(directory: str | os.PathLike[str]) -> Path:
     path = at / STUDY_PAGE
     curves = {part.name: size_curves(read_journal((at / part.page).parent)) for part in document.parts if part.page}
     write_page(path, render_study(document, curves))
-    write_page(at / STUDY_TEXT, study_text(document))
+    write_page(at / STUDY_TEXT, study_text(document, curves))
     return path
 
 
@@ -62,8 +63,9 @@ def render_study(document: StudyDocument, curves: Mapping[str, list[SizeCurve]] 
     )
 
 
-def study_text(document: StudyDocument) -> str:
-    """The same numbers in Markdown."""
+def study_text(document: StudyDocument, curves: Mapping[str, list[SizeCurve]] | None = None) -> str:
+    """The same numbers in Markdown. A campaign over sizes has a table per curve instead of a row per point."""
+    curves = curves or {}
     lines = [
         f"# {document.title}", "", f"Published in: {document.source}. Measured on: {document.machine}.", "",
         "| experiment | figure | published | ours | runs | ours ÷ published | what differs |",
@@ -71,23 +73,38 @@ def study_text(document: StudyDocument) -> str:
     ]  # fmt: skip
     for part in document.parts:
         for point in part.points:
+            if curves.get(part.name) and point.published is None:
+                continue
             cells = _cells(point)
             ours = cells["ours"] if point.ours is not None else f"not measured: {part.reason or 'no value'}"
             row = [
                 f"`{part.file}`", point.label, cells["published"], ours, cells["repeats"], cells["quotient"],
                 point.differs,
             ]  # fmt: skip
-            lines.append(f"| {' | '.join(text.replace('|', '/') for text in row)} |")
+            lines.append(_row(row))
         if not part.points:
             lines.append(f"| `{part.file}` | | | not measured: {part.reason} | | | |")
+    remarks = [f"- `{part.file}`: {each}" for part in document.parts for each in part.remarks]
+    lines += ["", *remarks] if remarks else []
     lines += ["", "What differs in all of them:", "", *(f"- {each}" for each in document.differs)]
+    for part in document.parts:
+        for curve in curves.get(part.name, ()):
+            lines += ["", f"## {part.name}: {curve.title}", "", *_table(curve.grid)]
     return "\n".join(lines) + "\n"
+
+
+def _table(grid: Grid) -> list[str]:
+    return [_row(grid.columns), _row(["---"] * len(grid.columns)), *map(_row, grid.rows)]
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(text.replace('|', '/') for text in cells)} |"
 
 
 def _part(part: StudyPartResult) -> dict[str, Any]:
     return {
         "name": part.name, "file": part.file, "question": part.question, "reason": part.reason,
-        "link": quote(part.page), "points": [_cells(point) for point in part.points],
+        "link": quote(part.page), "remarks": part.remarks, "points": [_cells(point) for point in part.points],
     }  # fmt: skip
 
 

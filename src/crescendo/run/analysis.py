@@ -42,7 +42,7 @@ class Analyst:
         use_java()
         self._master = master
         self._session: SparkSession | None = None
-        self._owns_session = False
+        self._owns_session = self._ends_at_once = False
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
         self._messages: int | None = None
@@ -102,7 +102,7 @@ class Analyst:
         if self._session is not None and self._owns_session:
             from crescendo.pipeline.spark.session import close_session
 
-            close_session(self._session, at_once=at_once)
+            close_session(self._session, at_once=at_once or self._ends_at_once)
         elif self._jvm is not None and self._jvm.process is not None:  # no session ever used it
             self._jvm.process.kill()
             self._jvm.process.wait()
@@ -126,6 +126,8 @@ class Analyst:
 
             self._owns_session = running_session() is None
             self._session = open_session(self._master, messages=self._messages, jvm=self._jvm)
+            # Its tables are complete, and no event log of the user's configuration waits for its end.
+            self._ends_at_once = self._jvm is not None and self._jvm.process is not None
             self._jvm = None
             import_module("crescendo.pipeline.job")  # before the first message, not after the last
         except Exception as err:  # raised again in wait()

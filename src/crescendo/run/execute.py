@@ -19,6 +19,7 @@ import msgspec
 from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.agent.worker import AGENTS
 from crescendo.control.agent_payloads import AGENT
+from crescendo.control.bus import parse_control_url
 from crescendo.control.conductor.commands import RecordEvent, RunEnding
 from crescendo.control.conductor.plan import RunPlan
 from crescendo.control.embedded_broker import EmbeddedBroker
@@ -86,13 +87,16 @@ def execute(
 ) -> RunResult:
     """Run one experiment. Raises if it fails before the barrier, when there is nothing to record yet."""
     check_startable(experiment)
-    _check_places(experiment, control_access(control))
+    access = control_access(control)
+    if access.url is not None:
+        parse_control_url(access.url)
+    _check_places(experiment, access)
     check_inputs(experiment, experiment.name)
     check_measurable(experiment, experiment.name)
     run_dir = new_run_dir(out, experiment.name)
     observer.on_started(run_dir)
     try:
-        result = _execute(experiment, run_dir, command, observer, control_access(control), preparations, durable)
+        result = _execute(experiment, run_dir, command, observer, access, preparations, durable)
     except BaseException:
         if not (run_dir / MANIFEST).exists():
             # Nothing was measured, so leave nothing that looks like a recording.

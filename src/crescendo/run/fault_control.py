@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from crescendo.agent.handler_fault import AGENT_TARGET
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.faults.action import NODE, FaultAction, Length
+from crescendo.faults.disk import DISK
 from crescendo.faults.executor import CURE_FAILED, FAULT_FAILED, FaultExecutor
 from crescendo.faults.registry import action_of
 from crescendo.lab.link_faults import HOST, HandoffSettings
@@ -27,9 +28,14 @@ from crescendo.model.planned_faults import SYSTEM, PlannedFault
 from crescendo.model.suggestions import choice
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.processes.ref import ProcessRef
-from crescendo.run.breakable_surroundings import NEEDS_SURROUNDINGS, BreakableSurroundings, breakable_surroundings
+from crescendo.run.breakable_surroundings import (
+    NEEDS_SURROUNDINGS,
+    BreakableSurroundings,
+    SystemSurroundings,
+    breakable_surroundings,
+)
 from crescendo.run.planning import SystemUnderTest
-from crescendo.systems.base import Surroundings
+from crescendo.systems.base import Surroundings, SystemSettings
 from crescendo.systems.instance import ProcessExit, RunningInstance
 from crescendo.systems.instance_node import InstanceNode
 from crescendo.systems.registry import system_of
@@ -76,13 +82,25 @@ def _check_node(experiment: Experiment, planned: PlannedFault) -> None:
         nodes = load_topology(Path(experiment.topology)).graph.nodes
         names = [node.id for node in nodes if node.type != CLIENT]
     elif experiment.system.kind is not None:
-        names = [SYSTEM, *settings_of(system_of(experiment.system.kind), experiment.system.settings).node_names]
+        names = [SYSTEM, *_settings_of_system(experiment).node_names]
     else:
         raise ConfigError("on: Crescendo did not start the system, so it does not break it; give system.kind")
     if planned.on not in names:
         raise ConfigError(f"on: there is no node {planned.on!r}; {choice(planned.on, names)}")
-    if planned.do in NEEDS_SURROUNDINGS and planned.on != SYSTEM:
-        raise ConfigError(f"on: {planned.do} is for a whole system of one kind, not for a node; leave it out")
+    if planned.do in NEEDS_SURROUNDINGS and experiment.topology is None and planned.on != SYSTEM:
+        _check_surroundings(experiment, planned)
+
+
+def _check_surroundings(experiment: Experiment, planned: PlannedFault) -> None:
+    """Of a node of a system that is one instance."""
+    if planned.do == DISK.name and planned.on not in _settings_of_system(experiment).node_data:
+        raise ConfigError("on: these nodes keep no messages on a disk of their own; leave it out")
+    if any(other.do == planned.do and other.on == SYSTEM for other in experiment.faults):
+        raise ConfigError(f"on: {planned.do} breaks the whole system or its nodes, not both in one experiment")
+
+
+def _settings_of_system(experiment: Experiment) -> SystemSettings:
+    return settings_of(system_of(experiment.system.kind or ""), experiment.system.settings)
 
 
 def _check_agent(experiment: Experiment, planned: PlannedFault) -> None:
@@ -198,18 +216,25 @@ class FaultControl:
         self._nodes: dict[str, NodeUnderFaults] = {}
         self._executor: FaultExecutor | None = None
         self.failure = ""
-        self._surroundings = BreakableSurroundings()
+        self._surroundings: dict[str, SystemSurroundings] = {}
         schedule = fault_schedule(experiment)
         if schedule:
             self._executor = FaultExecutor([_planned_action(scheduled) for scheduled in schedule])
             stack.callback(self._executor.end_threads)
 
-    def surroundings(self, experiment: Experiment, run_dir: Path) -> Surroundings | None:
-        """What the system must be started with, so that the faults of this experiment can happen to it."""
-        if self._executor is None:
-            return None
-        self._surroundings = breakable_surroundings(experiment.faults, run_dir.resolve(), self._executor.owe)
-        return self._surroundings.given
+    def surroundings(self, experiment: Experiment, run_dir: Path) -> dict[str, Surroundings]:
+        """System, or node of a network -> what it must be started with, so that the faults can happen to it."""
+        wanted = [fault for fault in experiment.faults if fault.do in NEEDS_SURROUNDINGS]
+        if self._executor is None or not wanted:
+            return {}
+        place, owe = run_dir.resolve(), self._executor.owe
+        if experiment.topology is None:
+            data = _settings_of_system(experiment).node_data
+            self._surroundings = {SYSTEM: breakable_surroundings(wanted, place / SYSTEM, place, owe, data)}
+        for node in {fault.on for fault in wanted} if experiment.topology is not None else ():
+            own = [structs.replace(fault, on=SYSTEM) for fault in wanted if fault.on == node]
+            self._surroundings[node] = breakable_surroundings(own, place / SYSTEM / node, place, owe)
+        return {name: each.given for name, each in self._surroundings.items()}
 
     def aim(
         self, system: SystemUnderTest, stack: contextlib.ExitStack, others: Mapping[str, Mapping[str, Any]]
@@ -217,8 +242,13 @@ class FaultControl:
         """Find the targets; the returned system does not count as ended while a fault keeps it down."""
         if self._executor is None:
             return system
+        around = {
+            node if name == SYSTEM else name: found
+            for name, each in self._surroundings.items()
+            for node, found in each.of.items()
+        }
         self._nodes = {
-            name: NodeUnderFaults(name, instance, self._surroundings) for name, instance in system.instances.items()
+            name: NodeUnderFaults(name, instance, around.get(name)) for name, instance in system.instances.items()
         }
         stack.callback(self.close)
         self._executor.aim({NODE: self._nodes, **others})

@@ -29,7 +29,15 @@ class LabClient:
         self.lab = lab
         self._identity = identity_of_this_process(peer_id, "control")
         every = Topics("+")
-        self._bus = Bus(url, lab.scope_of, self._identity, (every.replies, *((every.notifications,) if listen else ())))
+        lost = Failure("it was lost", "lost").to_payload()
+        will = Note(NoteKind.NOTIFICATION, Command.ABNORMAL_DISCONNECT, 0, self._identity, lost)
+        self._bus = Bus(
+            url,
+            lab.scope_of,
+            self._identity,
+            (every.replies, *((every.notifications,) if listen else ())),
+            will=(Topics(lab.scope.name).peers, will),
+        )
         self.on_notification: Callable[[Note], None] = lambda note: None
 
     def connect(self, timeout_s: float = 5.0) -> None:

@@ -61,7 +61,7 @@ class LabView:
         self._client.listen(DISCOVER_S)
 
     def refresh(self, timeout_s: float = PING_S) -> list[LabProcess]:
-        """Ask everybody, and return who answered within a lease."""
+        """Ask every process, and return those that answered within a lease."""
         for name in list(self._scopes):
             scope = self._client.lab.scope_of(name)
             answers = self._client.ping(scope, timeout_s)

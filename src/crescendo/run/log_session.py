@@ -21,11 +21,12 @@ from crescendo.importers.format import (
     Workspace,
 )
 from crescendo.importers.formats.mlmq_log import MLMQ_LOG
-from crescendo.importers.sources import FoundFile, find_files, stage_files
+from crescendo.importers.sources import FoundFile, find_files, most_rows, stage_files
 from crescendo.model.errors import ConfigError
 from crescendo.pipeline.logs.job import LogQuery, UnreadableLines, actions, run_query, unreadable_lines
 from crescendo.pipeline.logs.windows import Slot
 from crescendo.pipeline.spark.errors import spark_errors
+from crescendo.pipeline.spark.evaluation import evaluation_for
 from crescendo.run.analysis import Progress, opened_analyst
 
 
@@ -52,28 +53,37 @@ def analyze_logs(
     with opened_analyst(None) as analyst, tempfile.TemporaryDirectory(prefix="crescendo-logs-") as folder:
         workspace = Workspace(analyst.session(progress), Path(folder), progress)
         with spark_errors(f"reading {directory}"):
-            sources, read = read_logs(workspace, found, limits)
-            progress("computing")
-            lines = read.frames[0][1]
-            return AnalysedLogs(
-                slots=run_query(lines, query) if query.types else [],
-                actions=[] if query.types else actions(lines, most_actions),
-                sources=sources,
-                lines=sum(read.records.values()),
-                unreadable=unreadable_lines(read.rejects, SOURCE, LINE, REASON),
-                skipped=len(skipped),
-            )
+            sources = stage_logs(workspace, found, limits)
+            with evaluation_for(most_rows(sources), workspace.spark):
+                read = read_logs(workspace, sources)
+                progress("computing")
+                lines = read.frames[0][1]
+                return AnalysedLogs(
+                    slots=run_query(lines, query) if query.types else [],
+                    actions=[] if query.types else actions(lines, most_actions),
+                    sources=sources,
+                    lines=sum(read.records.values()),
+                    unreadable=unreadable_lines(read.rejects, SOURCE, LINE, REASON),
+                    skipped=len(skipped),
+                )
 
 
-def read_logs(
-    workspace: Workspace, found: Sequence[FoundFile], limits: UnpackLimits
-) -> tuple[list[SourceFile], ImportResult]:
-    """The logs as parsed lines, apart from empty and refused ones."""
+def stage_logs(workspace: Workspace, found: Sequence[FoundFile], limits: UnpackLimits) -> list[SourceFile]:
+    """The logs, where Spark can read them; at least one has lines."""
     workspace.progress(f"reading {len(found):,} files")
     sources = stage_files(list(found), workspace.folder / "sources", limits)
-    filled = [source for source in sources if source.kind != EMPTY and not source.refused]
+    filled = _filled(sources)
     if refused := [f"{source.path}: {source.fault}" for source in sources if source.refused and not filled]:
         raise ConfigError(refused[0])
     if not filled:
         raise ConfigError(f"{found[0].path.parent}: all its logs are empty; give a directory with logs of a run")
-    return sources, MLMQ_LOG.read_sources(workspace, filled, ImportOptions())
+    return sources
+
+
+def read_logs(workspace: Workspace, sources: Sequence[SourceFile]) -> ImportResult:
+    """The logs as parsed lines, apart from empty and refused ones."""
+    return MLMQ_LOG.read_sources(workspace, _filled(sources), ImportOptions())
+
+
+def _filled(sources: Sequence[SourceFile]) -> list[SourceFile]:
+    return [source for source in sources if source.kind != EMPTY and not source.refused]

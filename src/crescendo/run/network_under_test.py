@@ -7,7 +7,7 @@ them. Places no load and reads no results.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment import PROCESS, Experiment
 from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
+from crescendo.record.stand_in import RELAY
 from crescendo.run.planning import SystemNode, SystemUnderTest
+from crescendo.systems.base import Surroundings
 from crescendo.systems.instance import ProcessExit, RunningInstance
 from crescendo.systems.kinds.relay import HOPS_FILE
 from crescendo.topology.generate import Network
@@ -30,8 +32,7 @@ from crescendo.topology.route_probe import kinds_carried, probe_route, route_bet
 from crescendo.topology.topology_file import load_topology
 
 NETWORK = "network"
-STAND_IN = "relay"
-_INSPECTORS = {STAND_IN: "qpid-dispatch"}
+_INSPECTORS = {RELAY: "qpid-dispatch"}
 
 
 def check_network_of(experiment: Experiment) -> None:
@@ -53,13 +54,20 @@ def check_network_of(experiment: Experiment) -> None:
 
 
 def start_network(
-    experiment: Experiment, run_dir: Path, stack: contextlib.ExitStack, progress: Callable[[str], None]
+    experiment: Experiment,
+    run_dir: Path,
+    stack: contextlib.ExitStack,
+    progress: Callable[[str], None],
+    surroundings: Mapping[str, Surroundings],
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     """Start every node; `stack` stops them."""
     network = local_network(load_topology(Path(experiment.topology or "")))
     directory = run_dir.resolve() / "system"
     stack.callback(shutil.rmtree, directory, ignore_errors=True)
-    running = stack.enter_context(running_network(network, directory, progress, keep_logs=run_dir / "logs"))
+    logs = run_dir / "logs"
+    running = stack.enter_context(
+        running_network(network, directory, progress, keep_logs=logs, surroundings=surroundings)
+    )
     programs = {node.id: node for node in network.graph.nodes}
     nodes = {
         name: SystemNode(instance.endpoints, instance.pid, _inspector(programs[name]), _called(network, programs[name]))
@@ -69,7 +77,7 @@ def start_network(
     if experiment.probe_links:
         probed = _probed(experiment, network.graph, running, progress)
         facts["routes"] = [msgspec.to_builtins(found) for found in probed]
-    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == STAND_IN}
+    hop_files = {name: directory / name / HOPS_FILE for name in running if programs[name].program == RELAY}
     system = SystemUnderTest({}, exit=lambda: _first_exit(running), nodes=nodes, hop_files=hop_files, instances=running)
     return system, facts
 
@@ -93,7 +101,7 @@ def _probed(
 
 
 def _inspector(node: GraphNode) -> str:
-    program = node.program or STAND_IN
+    program = node.program or RELAY
     return _INSPECTORS.get(program, program)
 
 
@@ -129,7 +137,7 @@ def network_facts(network: Network, running: dict[str, RunningInstance]) -> dict
             }
         )
     links = [{"source": link.source, "target": link.target, "cost": link.cost or 1} for link in network.graph.links]
-    stand_ins = sum(node.program == STAND_IN for node in network.graph.nodes)
+    stand_ins = sum(node.program == RELAY for node in network.graph.nodes)
     return {
         "kind": NETWORK,
         "topology": network.topology.name,

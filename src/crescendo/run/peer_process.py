@@ -41,7 +41,7 @@ class PeerProcess:
             log=self._log,
             stdin=subprocess.PIPE,
         )
-        write_line(self._process, launch.to_line())  # secrets: arguments can be read by everybody
+        write_line(self._process, launch.to_line())  # secrets: arguments can be read by every account
 
     @property
     def pid(self) -> int:

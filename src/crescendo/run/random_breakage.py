@@ -19,6 +19,7 @@ import yaml
 
 from crescendo.faults.registry import action_of
 from crescendo.inspectors.registry import INSPECTORS
+from crescendo.load.protocols.mlmq import LEASE_MS
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, to_document
@@ -40,7 +41,7 @@ FAILING = "failing.yml"
 """The file of the shortest timeline that fails."""
 
 DEFAULT_MEASURE = Duration(10 * 10**9)
-_DRAIN, _DRAIN_LIMIT = "5s", "2m"  # after the last message, and while messages still arrive
+_DRAIN_S, _DRAIN_LIMIT = 5, "2m"  # after the last message, and while messages still arrive
 _TRIES = 2  # a loss may need luck, so fewer faults count as harmless only after as many runs without one
 _RATE, _SENDERS, _RECEIVED_SHARE = 200, 2, 0.8
 
@@ -99,7 +100,7 @@ def durable_experiment(system: str, measure: Duration = DEFAULT_MEASURE, overrid
             "rate": _RATE,
             "receive_rate": _RATE * _SENDERS * _RECEIVED_SHARE,
         },
-        "phases": {"warmup": "0s", "measure": str(measure), "drain": _DRAIN, "drain_limit": _DRAIN_LIMIT},
+        "phases": {"warmup": "0s", "measure": str(measure), "drain": _drain(protocol), "drain_limit": _DRAIN_LIMIT},
         "checks": {"lost_acknowledged": 0},
         "accept_drift": True,
     }
@@ -220,6 +221,11 @@ def described(fault: PlannedFault) -> str:
     return f"{fault.do}{lasts} at {fault.at.offset}"
 
 
+def _drain(protocol: str) -> str:
+    """Longer than MLMQ keeps what it has given to a receiver that lost its connection."""
+    return f"{_DRAIN_S + (LEASE_MS // 1000 if protocol == MLMQ.name else 0)}s"
+
+
 def _protocol(system: str) -> str:
     """The first protocol of the system whose queues can be durable."""
     endpoints = protocols_of(system_of(system))
@@ -227,7 +233,7 @@ def _protocol(system: str) -> str:
     for name, protocol in sorted(known_protocols().items(), key=lambda known: known[0] != AMQP091.name):
         if protocol.endpoint in endpoints and _keeps(name):
             return name
-    raise ConfigError(f"{system}: it speaks no protocol with durable queues, so nothing is promised that could be lost")
+    raise ConfigError(f"{system}: it speaks no protocol with durable queues, so it promises nothing that it could lose")
 
 
 def _keeps(protocol: str) -> bool:

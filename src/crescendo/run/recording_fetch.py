@@ -1,7 +1,7 @@
 """How does the conductor fetch what a standing peer recorded?
 
 File by file over HTTPS, into `NAME.part` until it is complete and its hash is right. A broken connection is dialled
-again, and the file continues at the byte where it broke, also after this process was started anew, and a file that is
+again, and the file continues at the byte where it broke, also after this process was restarted, and a file that is
 here is not fetched again. Files that will not change may be fetched before the run is over. A file with another hash
 than the peer listed is deleted and named; the others are fetched all the same. Trusts no name that it is given.
 """

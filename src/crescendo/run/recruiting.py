@@ -1,6 +1,6 @@
 """How does a run get its peers from the standing peers of a lab, and their part of the recording afterwards?
 
-It takes all that it needs or none: two runs that each hold half of what the other wants would wait for ever. If peers
+It takes all that it needs or none: two runs that each hold half of what the other wants would wait forever. If peers
 are busy it waits and says for whom. While the last messages arrive it fetches what senders have sealed, after the run
 the rest, from each peer at its own address, and releases them. Peers of another version are refused. The contents of
 files travel; where they lie on either side does not.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crescendo import __version__
 from crescendo.control.notes import Command, Identity
-from crescendo.control.request_payloads import PeerOffer, Pong, RoleAssignment
+from crescendo.control.request_payloads import FREE, PeerOffer, Pong, RoleAssignment
 from crescendo.control.trust import NoteScope
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.run import recording_fetch
@@ -26,7 +26,6 @@ from crescendo.run.lab_client import REQUEST_S, LabClient
 from crescendo.run.recording_fetch import RecordingSource, UnreachableError
 from crescendo.run.recording_server import file_token
 
-FREE = "free"
 _RETRY_S = 1.0
 _ATTEMPT_S, _GONE_S = 3.0, 1.0
 _TRIES = 4  # on a busy machine, the answer to a ping may be late
@@ -70,7 +69,7 @@ class Recruits:
         interrupted: Callable[[], bool],
     ) -> None:
         """Take a standing peer that fits for every id. Waits until they are free."""
-        said, tries_left = "", _TRIES
+        announced, tries_left = "", _TRIES
         while True:
             seen = self._client.ping(self._client.lab.scope)
             self._offers = {peer.session: pong.offer for peer, pong, _ in seen if pong.offer is not None}
@@ -85,8 +84,8 @@ class Recruits:
                 waiting = self._take(chosen)
                 if not waiting:
                     return
-            if waiting != said:
-                said = waiting
+            if waiting != announced:
+                announced = waiting
                 progress(f"waiting for {waiting}")
             time.sleep(_RETRY_S * (0.5 + random.random()))  # noqa: S311 - so that two runs do not retry in lockstep
 
@@ -199,8 +198,8 @@ def of_this_version(seen: list[tuple[Identity, Pong, int]]) -> tuple[list[tuple[
         if pong.offer is not None and pong.offer.version == __version__:
             usable.append((peer, pong, round_trip_ns))
         else:
-            said = "no version" if pong.offer is None else f"version {pong.offer.version}"
-            refused.append(f"{peer.id} on {peer.host} has {said}, and this is {__version__}; install the same")
+            version = "no version" if pong.offer is None else f"version {pong.offer.version}"
+            refused.append(f"{peer.id} on {peer.host} has {version}, and this is {__version__}; install the same")
     return usable, sorted(refused)
 
 

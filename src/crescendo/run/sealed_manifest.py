@@ -49,8 +49,8 @@ def seal_run(run_dir: Path, manifest: Manifest, ending: RunEnding, durable: bool
 
 def _role(peer: PeerEnding) -> PeerRole:
     """As the peer says, because to the conductor clients are senders; as planned, if it says nonsense or nothing."""
-    said = peer.identity.role if peer.identity else ""
-    return PeerRole(said if said in list(PeerRole) else peer.role)
+    stated_role = peer.identity.role if peer.identity else ""
+    return PeerRole(stated_role if stated_role in list(PeerRole) else peer.role)
 
 
 def _statistics(reported: Statistics | None) -> PeerStatistics:

@@ -2,9 +2,10 @@
 
 It joins the scope of its lab and answers. When it is assigned a role in a run, it starts a peer process for that run,
 which gets the key of the run over a pipe and writes to a directory of its own under DATA; until that process has ended
-it takes no other. What a run left is handed out in pieces to the lab that started it, and deleted when the lab releases
-it. A test by hand needs no run: SET describes it, START and STOP begin and end a process that nobody conducts. Accepts
-nothing that does not carry the lab's authentication code.
+it takes no other. If the conductor is lost it ends that process, unless that has ended by itself. What a run left is
+handed out in pieces to the lab that started it, and deleted when the lab releases it. A test by hand needs no run: SET
+describes it, START and STOP begin and end a process that nobody conducts. Accepts nothing that does not carry the lab's
+authentication code.
 """
 
 import os
@@ -23,6 +24,8 @@ from crescendo.control.peer import Peer, identity_of_this_process
 from crescendo.control.peer_launch import UnconductedTest, launch_into
 from crescendo.control.peer_loop import failure_of
 from crescendo.control.request_payloads import (
+    BUSY,
+    FREE,
     About,
     FilePiece,
     FileRequest,
@@ -44,14 +47,13 @@ from crescendo.run.by_hand import check_options, connection_rate, merged, start_
 from crescendo.run.lab_client import LabClient
 from crescendo.run.peer_process import PeerProcess
 from crescendo.run.recording_server import RecordingServer
-from crescendo.run.recruiting import FREE
 
-BUSY = "busy"
 PIECE_BYTES = 512 * 1024
 _LISTEN_S = 0.2
 _RECONNECT_S = 2.0
 _TELL_S = 10.0  # for the process of a test by hand to join, and to carry out a request
 _PING_S = 0.3
+_ORPHAN_S = 10.0  # for the process of a run to end by itself when its conductor is lost
 
 
 class StandingPeer:
@@ -79,6 +81,8 @@ class StandingPeer:
         self._process: PeerProcess | None = None
         self._by_hand = False  # whether that process belongs to a test by hand
         self._run = ""
+        self._assigned_by = 0  # the session of the process that recruited it
+        self._ends_s: float | None = None  # when the process of a lost run is ended
         self._options = SetOptions()
         self._files: dict[str, bytes] = {}
         try:
@@ -147,6 +151,7 @@ class StandingPeer:
             if self._process is not None and (ended := self._process.exit_reason) is not None:
                 peer.log(f"run {self._run}: {ended}")
                 self._end_process()
+            self._end_orphan(peer)
             if request is not None:
                 if request.command is Command.HALT:
                     peer.accept(request)
@@ -163,7 +168,7 @@ class StandingPeer:
     def _carry_out(self, peer: Peer, request: Note) -> None:
         match request.command:
             case Command.ROLE_ASSIGN:
-                self._assign(RoleAssignment.from_payload(request.payload))
+                self._assign(RoleAssignment.from_payload(request.payload), request.sender)
                 peer.log(f"assigned to run {self._run}")
                 peer.accept(request)
             case Command.ROLE_UNASSIGN:
@@ -229,9 +234,19 @@ class StandingPeer:
                         return _asked(client, scope, identity, command, payload)
         raise LostError(f"the process of test {self._run} does not answer")
 
-    def _assign(self, role: RoleAssignment) -> None:
+    def _assign(self, role: RoleAssignment, by: Identity) -> None:
         Topics(role.run).peer(role.id)  # a valid id; it also names files
         self._launch(role.run, role.id, None)
+        self._assigned_by = by.session
+
+    def _end_orphan(self, peer: Peer) -> None:
+        """A process that joined after the last will of its conductor would wait for that for minutes."""
+        if self._process is None or self._assigned_by not in peer.lost_sessions:
+            return
+        self._ends_s = self._ends_s or time.monotonic() + _ORPHAN_S
+        if time.monotonic() > self._ends_s:
+            peer.log(f"run {self._run}: its conductor was lost")
+            self._end_process()
 
     def _launch(self, run: str, peer_id: str, test: UnconductedTest | None) -> None:
         if self._process is not None:
@@ -285,6 +300,7 @@ class StandingPeer:
 
     def _end_process(self) -> None:
         process, self._process, self._run, self._by_hand = self._process, None, "", False
+        self._assigned_by, self._ends_s = 0, None
         if process is not None:
             process.stop()
 

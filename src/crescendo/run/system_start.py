@@ -7,6 +7,7 @@ started. Places no load.
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,11 @@ def start_system(
     stack: contextlib.ExitStack,
     observer: RunObserver,
     hosts: ExperimentLab | None,
-    surroundings: Surroundings | None = None,
+    surroundings: Mapping[str, Surroundings],
 ) -> tuple[SystemUnderTest, dict[str, Any]]:
     system = experiment.system
     if experiment.topology is not None:
-        return start_network(experiment, run_dir, stack, observer.progress)
+        return start_network(experiment, run_dir, stack, observer.progress, surroundings)
     if system.url is not None:
         _check_reachable(system.url)
         protocol = protocol_of_scheme(parse_url(system.url).scheme)
@@ -65,7 +66,7 @@ def start_system(
         on_fork=die_with_parent(),
         keep_logs=run_dir / "logs",
         stop_grace_s=_STOP_GRACE_S,
-        surroundings=surroundings,
+        surroundings=surroundings.get(SYSTEM),
     )
     stack.callback(instance.stop)
     hop_files = {system.kind: run_dir.resolve() / "system" / HOPS_FILE} if system.kind == RELAY.name else {}

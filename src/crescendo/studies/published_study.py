@@ -63,7 +63,7 @@ class Study(Struct, frozen=True, forbid_unknown_fields=True):
         for part in self.parts:
             for figure in part.figures:
                 if figure.value <= 0:
-                    raise ValueError(f"{part.name}: {figure.label}: a published figure is above 0")
+                    raise ValueError(f"{part.name}: {figure.label}: a published figure must be above 0")
 
 
 @cache

@@ -19,6 +19,7 @@ from crescendo.model.campaign_file import EXPERIMENT, campaign_from, load_campai
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import load_experiment, read_mapping, to_document
 from crescendo.record.campaign_journal import CAMPAIGN_FILE, CampaignJournal, read_journal
+from crescendo.record.stand_in import stand_in_remarks
 from crescendo.report.data.study_document import StudyDocument, StudyPartResult, StudyPoint, write_study
 from crescendo.report.study_page import write_study_page
 from crescendo.run import host_facts
@@ -138,8 +139,9 @@ def _result(part: StudyPart, campaign: Campaign, directory: Path) -> StudyPartRe
     page = directory / "campaign.html"
     reason = "" if journal.complete else journal.ending or "incomplete"
     return StudyPartResult(
-        part.name, part.file, part.question, points, f"{directory.name}/{page.name}" if page.exists() else "", reason
-    )
+        part.name, part.file, part.question, points, f"{directory.name}/{page.name}" if page.exists() else "", reason,
+        stand_in_remarks([attempt.stand_ins for attempt in journal.counted]),
+    )  # fmt: skip
 
 
 def _unmeasured(part: StudyPart, reason: str) -> StudyPartResult:

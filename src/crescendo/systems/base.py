@@ -72,6 +72,11 @@ class SystemSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The nodes of a system that consists of several, each of which can fail alone."""
         return ()
 
+    @property
+    def node_data(self) -> Mapping[str, str]:
+        """Node -> the part of the data directory where it keeps messages; nodes that share a store have the same."""
+        return {}
+
 
 def node_name(number: int) -> str:
     """The name of a node: of its processes, its log, and in faults. The first is number 1."""
@@ -168,8 +173,8 @@ class DataDisk(Protocol):
 class Surroundings:
     """What an instance is given besides its blueprint, so that it can be broken in the run."""
 
-    disk: DataDisk | None = None
-    env: Callable[[Path], Mapping[str, str]] = lambda _: {}  # of every process, from the directory of the instance
+    disks: Mapping[str, DataDisk] = field(default_factory=dict)  # part of the data directory -> its disk; "": all of it
+    env: Callable[[Path, str], Mapping[str, str]] = lambda *_: {}  # of each process: from instance directory and node
     files: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -7,6 +7,7 @@ name.
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import time
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.processes.child import ChildProcess, OnFork, Readiness, await_ready, launch_child, signal_name
 from crescendo.processes.ending import TOKEN, end_all, part_token
-from crescendo.processes.log_tail import last_log_lines
+from crescendo.processes.log_tail import last_log_lines, last_log_lines_with
 from crescendo.processes.ref import ProcessRef, process_ref
 from crescendo.systems.base import Blueprint, Installation, Launch, Surroundings, SystemKind, SystemSettings
 from crescendo.systems.instance_dir import (
@@ -79,8 +80,9 @@ def start(
     create_instance_dir(directory, {**blueprint.files, **tls_files, **around.files})
     notify = on_launch or (lambda _: None)
     try:
-        if around.disk is not None:
-            around.disk.attach(directory / DATA)
+        for part, disk in around.disks.items():
+            (directory / DATA / part).mkdir(mode=0o700, exist_ok=True)
+            disk.attach(directory / DATA / part)
         instance.give_to_account()
         notify(instance)
         instance.launch_all(on_fork, timeout_s, notify)
@@ -261,8 +263,8 @@ class RunningInstance:
             child.wait()
         if self._keep_logs is not None:
             move_logs(self.directory, self._keep_logs, self._secret_forms)
-        if self._surroundings.disk is not None:
-            self._surroundings.disk.detach()
+        for disk in self._surroundings.disks.values():
+            disk.detach()
         for directory in (*self.outside_dirs, self.directory):
             remove_instance_dir(directory)
 
@@ -316,6 +318,11 @@ class RunningInstance:
         """What the serving process logged last, without secrets."""
         return self._log_lines(self.main_process.name)
 
+    def last_log_lines_with(self, wanted: re.Pattern[str]) -> str:
+        """The last lines of the serving process that say this, without secrets."""
+        log = log_of(self.directory, self.main_process.name)
+        return redact_text(last_log_lines_with(log, wanted), self._secret_forms)
+
     @property
     def ports(self) -> Mapping[str, int]:
         return self._ports
@@ -356,7 +363,7 @@ class RunningInstance:
             "TMPDIR": str(self.directory / "tmp"),
             TOKEN: part_token(self.token, launch.node) if launch.node else self.token,
             **launch.env,
-            **self._surroundings.env(self.directory),
+            **self._surroundings.env(self.directory, launch.node),
         }
 
     def _becomes(self, is_ready: Callable[[], bool], timeout_s: float, children: Sequence[ChildProcess]) -> bool:

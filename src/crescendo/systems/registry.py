@@ -4,7 +4,6 @@ A kind's module is imported when the kind is requested.
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
@@ -30,11 +29,7 @@ def system_names() -> list[str]:
 
 
 def system_of(name: str) -> SystemKind:
-    if name in SYSTEMS:
-        module, _, attribute = SYSTEMS[name].partition(":")
-        own: SystemKind = getattr(import_module(f"crescendo.systems.kinds.{module}"), attribute)
-        return own
-    kind: SystemKind | None = plugins.load_plugin(plugins.SYSTEMS, name, SystemKind)
+    kind: SystemKind | None = plugins.find_part(SYSTEMS, "crescendo.systems.kinds", plugins.SYSTEMS, name, SystemKind)
     if kind is None:
         raise ConfigError(f"system.kind: no system is called {name!r}; {listing(name, system_names())}, or give a url")
     return kind

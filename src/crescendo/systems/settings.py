@@ -5,7 +5,6 @@ ignored: a kind refuses what it cannot do.
 """
 
 import ipaddress
-import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -13,14 +12,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import known_protocols
 from crescendo.model.redaction import redact_value
 from crescendo.model.suggestions import listing
 from crescendo.model.units import format_unit, parse_unit
 from crescendo.systems.base import SystemKind, SystemSettings
-
-_PATH = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 
 
 def endpoint_names() -> list[str]:
@@ -42,7 +40,7 @@ def settings_of(kind: SystemKind, given: Mapping[str, Any]) -> SystemSettings:
     try:
         settings = msgspec.convert(dict(given), kind.settings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(_error_message(str(err))) from err
+        raise ConfigError(_error_message(str(err), given, kind.settings)) from err
     _check_protocols(kind, settings)
     _check_listen(settings.listen)
     if settings.password is None and settings.user:
@@ -105,11 +103,9 @@ def _check_listen(address: str) -> None:
         )
 
 
-def _error_message(error: str) -> str:
-    """Put the key first: msgspec names it at the end, `refuse` at the beginning."""
-    match = _PATH.match(error)
-    what, path = (match["what"], match["path"]) if match else (error, None)
-    if path:
-        return f"system.settings.{path}: {what}"
-    key, colon, why = what.partition(": ")
-    return f"system.settings.{key}: {why}" if colon and key.isidentifier() else f"system.settings: {what}"
+def _error_message(error: str, given: Mapping[str, Any], settings: type[SystemSettings]) -> str:
+    """Put the key first, which `refuse` has done already."""
+    if " - at `$" in error:
+        return f"system.settings.{explain(error, given, settings)}"
+    key, colon, why = error.partition(": ")
+    return f"system.settings.{key}: {why}" if colon and key.isidentifier() else f"system.settings: {error}"

@@ -1,10 +1,10 @@
-"""How are the routers of a network brought up on other machines?
+"""How are the nodes of a network brought up on other machines?
 
 With Ansible, because its inventory is what the topology file names: find or install the program, take the schema from
 the node, generate, render, copy, restart what has changed, and wait until every port listens. A second time nothing
 changes; `check` changes nothing at all. If a machine fails, it is named, and what this deployment started on the others
 is taken down. Nodes run under start-stop-daemon in a directory of their own, which `take_down` removes with them.
-Brokers are not deployed: their programs need more than files.
+A broker needs more than files, so Crescendo on its machine renders and starts it (`node_program`).
 """
 
 import json
@@ -21,20 +21,24 @@ from msgspec import Struct
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.processes.child import launch_child
 from crescendo.processes.die_with_parent import die_with_parent
+from crescendo.topology import node_program
 from crescendo.topology.generate import Network
-from crescendo.topology.graph import ROUTER, GraphNode
-from crescendo.topology.listener_ports import port_of
-from crescendo.topology.render import DEFAULT_ROUTER, node_files
+from crescendo.topology.graph import BROKER, CLIENT, RABBITMQ, ROUTER, GraphNode
+from crescendo.topology.listener_ports import port_of, reached_at
+from crescendo.topology.node_order import NodeOrder
+from crescendo.topology.node_program import FIND, INSTALL, NODE_FILE
+from crescendo.topology.render import DEFAULT_ROUTER, needs_user, node_files
 from crescendo.topology.rendered_files import write_files
 from crescendo.topology.rendering.access import Access
+from crescendo.topology.rendering.rabbitmq import check_password
 from crescendo.topology.rendering.relay import RELAY_FILE
 from crescendo.topology.rendering.router_schema import read_schema
 from crescendo.topology.rendering.routers import FILES, PROGRAMS
 
 _PLAYBOOKS = Path(__file__).parent / "ansible"
-_PYTHON = "@python@"  # the interpreter of the node, which only its inventory knows
+_PYTHON, _PROGRAM = "@python@", "@program@"  # of the machine, which only the inventory knows
 _SCHEMA_PATHS = ["/usr/lib", "/usr/local/lib", "/usr/share", "/opt"]
-_START_TIMEOUT_S = 20
+_START_TIMEOUT_S = {ROUTER: 20, BROKER: 120}
 DIRECTORY = "/var/lib/crescendo-topology"
 
 
@@ -61,12 +65,17 @@ def deploy(
     check: bool = False,
     directory: str = DIRECTORY,
 ) -> Deployed:
-    """Bring every router up. `work` is a private directory for the files that are copied."""
+    """Bring every node up. `work` is a private directory for the files that are copied."""
+    _check_access(network, access)
     variables = _variables(network, work, directory)
-    has_schemas = any((node.program or DEFAULT_ROUTER) in FILES for node in _routers(network))
+    has_schemas = any((node.program or DEFAULT_ROUTER) in FILES for node in _nodes(network))
     look = _play("look.yml", network, variables, work, progress) if has_schemas else {}
     files: dict[str, str] = {}
-    for node in _routers(network):
+    for node in _nodes(network):
+        if node.type == BROKER:
+            order = NodeOrder(network, node.id, access.user, access.password)
+            files[f"{node.id}/{NODE_FILE}"] = order.without_others().encoded().decode()
+            continue
         fetched = work / "schemas" / f"{node.id}.json"
         schema = read_schema(fetched) if fetched.exists() else None
         at = Access(access.user, access.password, access.role, f"{directory}/{node.id}", access.home)
@@ -95,22 +104,24 @@ def _stop_started(
 
 
 def take_down(network: Network, work: Path, progress: Callable[[str], None], *, directory: str = DIRECTORY) -> Deployed:
-    """Stop every router and remove its files."""
+    """Stop every node and remove its files."""
     return Deployed(_play("down.yml", network, _variables(network, work, directory), work, progress))
 
 
-def _routers(network: Network) -> list[GraphNode]:
-    others = [node.id for node in network.graph.nodes if node.type not in {ROUTER, "client"}]
-    if others:
-        raise ConfigError(
-            f"{others[0]} is a broker; Ansible deploys routers only: render its files, and start it with your own tools"
-        )
-    return [node for node in network.graph.nodes if node.type == ROUTER]
+def _nodes(network: Network) -> list[GraphNode]:
+    return [node for node in network.graph.nodes if node.type != CLIENT]
+
+
+def _check_access(network: Network, access: Access) -> None:
+    if needs_user(network) and not access.user:
+        raise ConfigError("the brokers need a user: give --user and --password-file")
+    if any(node.program == RABBITMQ for node in network.graph.nodes):
+        check_password(access)
 
 
 def _variables(network: Network, work: Path, directory: str) -> dict[str, Any]:
     nodes: dict[str, list[dict[str, Any]]] = {}
-    for node in _routers(network):
+    for node in _nodes(network):
         if not node.known:
             raise ConfigError(f"{node.id} is not in the inventory {network.topology.inventory}")
         nodes.setdefault(node.machine, []).append(_node(network, node, f"{directory}/{node.id}"))
@@ -118,7 +129,6 @@ def _variables(network: Network, work: Path, directory: str) -> dict[str, Any]:
         **_machines(nodes),
         "crescendo_work": str(work),
         "crescendo_schema_paths": _SCHEMA_PATHS,
-        "crescendo_timeout_s": _START_TIMEOUT_S,
         "crescendo_default_python": sys.executable,
     }
 
@@ -129,17 +139,23 @@ def _machines(nodes: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
 
 def _node(network: Network, node: GraphNode, directory: str) -> dict[str, Any]:
     program = node.program or DEFAULT_ROUTER
+    schema, default_program, install = "", "", []
     listeners = [
-        {"host": _reached_at(entry.get("host")), "port": port_of(entry)}
+        {"host": reached_at(entry.get("host")), "port": port_of(entry)}
         for entry in network.variables[node.id].get("listener", ())
     ]
     if program in FILES:
         command, schema = PROGRAMS[program]
-        argv = [f"/usr/sbin/{command}", "--", "--conf", f"{directory}/{FILES[program]}"]
-        probe = ["test", "-x", f"/usr/sbin/{command}"]
-        cure = "install it, or name its package in the inventory: crescendo_package=…"
+        argv = [_PROGRAM, "--", "--conf", f"{directory}/{FILES[program]}"]
+        probe = ["test", "-x", _PROGRAM]
+        default_program = f"/usr/sbin/{command}"
+        cure = "install it and name it in the inventory, crescendo_program=…, or its package, crescendo_package=…"
+    elif node.type == BROKER:
+        runs = [_PYTHON, "-m", node_program.__name__]
+        argv = [_PYTHON, "--", *runs[1:], f"{directory}/{NODE_FILE}"]
+        probe, install = [*runs, FIND, program], [*runs, INSTALL, program]
+        cure = "install Crescendo there, and name its interpreter in the inventory: crescendo_python=…"
     else:
-        schema = ""
         argv = [_PYTHON, "--", "-m", "crescendo.systems.relay", "--router", f"{directory}/{RELAY_FILE}"]
         probe = [_PYTHON, "-c", "import crescendo.systems.relay"]
         cure = "install Crescendo there, and name its interpreter in the inventory: crescendo_python=…"
@@ -147,17 +163,16 @@ def _node(network: Network, node: GraphNode, directory: str) -> dict[str, Any]:
         "id": node.id,
         "program": program,
         "directory": directory,
+        "mode": "0711" if node.type == BROKER else "0700",  # a broker has an account of its own below it
         "argv": argv,
+        "default_program": default_program,
         "probe": probe,
+        "install": install,
+        "timeout_s": _START_TIMEOUT_S[node.type],
         "cure": cure,
         "schema": schema,
         "listeners": listeners,
     }
-
-
-def _reached_at(host: object) -> str:
-    """An address at which a listener can be probed from its own machine."""
-    return "127.0.0.1" if host in {None, "", "0.0.0.0", "::"} else str(host)  # noqa: S104 - compared, not bound
 
 
 def _play(

@@ -4,6 +4,7 @@ Each program is asked in its own way: routers over AMQP management, Artemis and 
 through its HTTP interface. What a program says about a link that does not work is quoted. Starts and repairs nothing.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,10 +13,17 @@ from crescendo.inspectors.kinds.qpid_dispatch import ADDRESS, PREFIX, SKUPPER_PR
 from crescendo.systems.base import AMQP, MANAGEMENT
 from crescendo.systems.kinds.java_broker import jolokia_value, management_document
 from crescendo.topology.generate import CLUSTER, FEDERATION, Network
-from crescendo.topology.graph import ROUTER, GraphNode
+from crescendo.topology.graph import RABBITMQ, ROUTER, GraphNode
 from crescendo.topology.listener_ports import port_of
 from crescendo.topology.rendering.access import NodeVariables
 from crescendo.topology.rendering.artemis import connection_label, via_of
+
+REFUSAL = re.compile(
+    r"authentication failure|password is invalid|unable to validate|auth_failure|sasl_auth|ACCESS_REFUSED"
+    r"|connection refused|econnrefused|not authori[sz]ed|SecurityException|unable to connect|remote error",
+    re.IGNORECASE,
+)
+"""What programs log about a link that another refuses."""
 
 Endpoints = Mapping[str, str]
 Peers = Mapping[str, str]
@@ -33,6 +41,19 @@ def unconnected_links(network: Network, node: GraphNode, endpoints: Endpoints) -
         return _of_router(network, node, endpoints[AMQP])
     peers = {other.id: other.program for other in network.graph.nodes}
     return _BROKERS[node.program](values, endpoints[MANAGEMENT], peers)
+
+
+def settling_seconds(network: Network, node: GraphNode) -> float:
+    """How long the links of this node must stay connected before they count.
+
+    ActiveMQ and Artemis call a link connected before the other side has let them in. RabbitMQ 3.10 refused a wrong
+    password after three seconds, the others at once.
+    """
+    programs = {other.id: other.program for other in network.graph.nodes}
+    to = {programs.get(str(entry.get("name")), "") for entry in network.variables[node.id].get("connector", ())}
+    if not to or node.program not in {"artemis", "activemq"}:
+        return 0.0
+    return 4.0 if RABBITMQ in to else 1.0
 
 
 def _of_router(network: Network, node: GraphNode, url: str) -> list[str]:
@@ -53,8 +74,8 @@ def _of_router(network: Network, node: GraphNode, url: str) -> list[str]:
 
 
 def _named(name: str, words: object) -> str:
-    said = _words(words)
-    return f"{name} ({said})" if said else name
+    states = _words(words)
+    return f"{name} ({states})" if states else name
 
 
 def _of_artemis(node: NodeVariables, url: str, peers: Peers) -> list[str]:

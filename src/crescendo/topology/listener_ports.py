@@ -91,6 +91,11 @@ def port_of(entry: Mapping[str, object]) -> int | None:
     return AMQP10.schemes.get(str(port))
 
 
+def reached_at(host: object) -> str:
+    """An address at which a listener is reached from its own machine."""
+    return "127.0.0.1" if host in {None, "", "0.0.0.0", "::"} else str(host)  # noqa: S104 - compared, not bound
+
+
 def _role_between(source: GraphNode, target: GraphNode) -> str:
     return "inter-router" if source.type == target.type == "router" else "normal"
 

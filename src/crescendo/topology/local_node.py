@@ -10,13 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from crescendo.client.amqp10 import pass_a_message
-from crescendo.systems.base import AMQP, MANAGEMENT, OPENWIRE, Blueprint, Installation, SystemKind, SystemSettings
+from crescendo.systems.base import (
+    AMQP,
+    LOOPBACK_ADDRESS,
+    MANAGEMENT,
+    OPENWIRE,
+    Blueprint,
+    Installation,
+    SystemKind,
+    SystemSettings,
+)
 from crescendo.systems.install.java import PROBE_QUEUE, PROBE_TIMEOUT_S
 from crescendo.systems.kinds.java_broker import ROLE, jolokia_value
 from crescendo.systems.registry import system_of
 from crescendo.topology.generate import Network
 from crescendo.topology.graph import BROKER, ROUTER, GraphNode
-from crescendo.topology.listener_ports import port_of
+from crescendo.topology.listener_ports import port_of, reached_at
 from crescendo.topology.render import node_files
 from crescendo.topology.rendering.access import Access
 
@@ -41,17 +50,24 @@ class LocalNode:
     @property
     def wanted_ports(self) -> dict[str, int]:
         """The ports that the topology gave to this node."""
-        found: dict[str, int] = {}
+        return {name: port for name, (_, port) in self._listeners.items()}
+
+    @property
+    def _listeners(self) -> dict[str, tuple[str, int]]:
+        """Where each endpoint of the node is reached from its own machine."""
+        found: dict[str, tuple[str, int]] = {}
         for entry in self._network.variables[self._node.id].get("listener", ()):
             name, port = _ROLES.get(str(entry.get("role", "normal"))), port_of(entry)
             if name in self.ports and port is not None:
-                found.setdefault(name, port)
+                found.setdefault(name, (reached_at(entry.get("host")), port))
         return found
 
     def own_settings(self) -> dict[str, Any]:
         """The settings of the instance: the rendered files say everything else."""
         if self._node.type == BROKER:
-            return {"user": self._user, "password": self._password, "protocols": [AMQP]}
+            # Some of a broker's own files name the address of its management.
+            listen, _ = self._listeners.get(MANAGEMENT, (LOOPBACK_ADDRESS, 0))
+            return {"user": self._user, "password": self._password, "protocols": [AMQP], "listen": listen}
         return {}
 
     def find(self, home: Path | None, version: str | None) -> Installation:
@@ -63,12 +79,22 @@ class LocalNode:
     def plan(self, settings: Any, installation: Installation, directory: Path, ports: Mapping[str, int]) -> Blueprint:
         blueprint = self._kind.plan(settings, installation, directory, ports)
         user, password = settings.user, settings.password or ""
-        if self._node.type == ROUTER:  # it lets everybody in, and signs in to brokers
+        if self._node.type == ROUTER:  # it accepts every client, and signs in to brokers
             user, password = self._user, self._password
         access = Access(user, password, ROLE, str(directory), str(installation.home))
         files = node_files(self._network, self._node, access)
         # A password may be in any of these files, so the manifest shows none of them.
-        return replace(blueprint, files={**blueprint.files, **files}, secrets=blueprint.secrets | frozenset(files))
+        endpoints = {
+            name: url.replace(f"{settings.listen}:{port}", f"{host}:{port}")
+            for name, url in blueprint.endpoints.items()
+            for host, port in [self._listeners.get(name, (settings.listen, ports.get(name, 0)))]
+        }
+        return replace(
+            blueprint,
+            files={**blueprint.files, **files},
+            secrets=blueprint.secrets | frozenset(files),
+            endpoints=endpoints,
+        )
 
     def probe(self, endpoints: Mapping[str, str], settings: Any) -> None:
         if self._node.program not in _NAMED_IN_PROBE:

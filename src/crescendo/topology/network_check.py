@@ -121,8 +121,8 @@ def _asymmetric_costs(network: Network, wired: list[WiredLink]) -> Iterator[Netw
     for link in network.graph.links:
         stated = costs[id(link)] + ([("the link", link.cost)] if link.cost is not None else [])
         if len({cost for _, cost in stated}) > 1 and costs[id(link)]:
-            said = ", ".join(f"{cost} for {where}" for where, cost in stated)
-            yield NetworkFinding("asymmetric-cost", _named(link), f"the costs differ: {said}")
+            differing = ", ".join(f"{cost} for {where}" for where, cost in stated)
+            yield NetworkFinding("asymmetric-cost", _named(link), f"the costs differ: {differing}")
 
 
 def _cost_of(entry: Entry) -> int | None:

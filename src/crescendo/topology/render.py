@@ -60,7 +60,7 @@ def needs_user(network: Network) -> bool:
 def access_from(network: Network, user: str | None, password: str | None, *, anonymous: bool) -> Access:
     """The user of the network, as the command line gives it."""
     if anonymous and user:
-        raise ConfigError("--anonymous lets everybody in, so leave --user out")
+        raise ConfigError("--anonymous accepts every client, so leave --user out")
     if user and password is None:
         raise ConfigError("--user needs --password-file, a file that contains the password")
     if not user and not anonymous and needs_user(network):

@@ -111,14 +111,17 @@ class _SendingEnd:
         self.resent = 0
 
     def send(self, messages: int, on_sent: Callable[[int], None], idle_s: float, receiver: "_ReceivingEnd") -> None:
-        open_numbers = deque(range(messages))
+        open_numbers, sent = deque(range(messages)), 0
         while open_numbers or self._waiting:
             if open_numbers and len(self._waiting) < _WINDOW:
-                number = open_numbers.popleft()
-                delivery = self._session.transfer_octets(self._link, self._octets_of(number), _later(idle_s))
-                self._waiting[delivery] = number
-                if number == messages - 1 - len(open_numbers):  # for the first time
-                    on_sent(number + 1)
+                room = min(len(open_numbers), _WINDOW - len(self._waiting))
+                numbers = [open_numbers.popleft() for _ in range(room)]
+                deliveries = self._session.transfer_all(self._link, map(self._octets_of, numbers), _later(idle_s))
+                self._waiting |= dict(zip(deliveries, numbers, strict=True))
+                for number in numbers:
+                    if number == sent:  # for the first time
+                        sent += 1
+                        on_sent(sent)
             else:
                 self._session.run_until(self._has_outcome, _later(idle_s), "outcome of our messages")
             open_numbers.extendleft(reversed(self._taken_back()))
@@ -151,7 +154,8 @@ class _ReceivingEnd:
         self._session = BlockingSession(route.target_url, deadline_s)
         source = Source(address=route.target_address, capabilities=[QUEUE])
         self._link = self._session.attach(RECEIVER, source, Target(), deadline_s)
-        self._session.grant(self._link, _CREDIT)
+        self._credit_left = 0
+        self._grant()
         self._last_s = time.monotonic()
         self._error: PeerError | None = None
         self._stop = threading.Event()
@@ -173,12 +177,20 @@ class _ReceivingEnd:
                 raise
         if not self._link.arrived:
             return
-        while self._link.arrived:
-            arrival = self._link.arrived.popleft()
-            self._session.settle(arrival, Accepted())
+        arrivals = list(self._link.arrived)
+        self._link.arrived.clear()
+        self._session.settle_all(arrivals, Accepted())
+        for arrival in arrivals:
             if self.count.take(arrival.octets):
                 self._last_s = time.monotonic()
+        self._credit_left -= len(arrivals)
+        if self._credit_left <= _CREDIT // 2:
+            self._grant()
+
+    def _grant(self) -> None:
+        """Not after every message: RabbitMQ 3.10 then sent over 1,000 messages where 500 were granted."""
         self._session.grant(self._link, _CREDIT)
+        self._credit_left = _CREDIT
 
     def raise_if_failed(self) -> None:
         if self._error is not None:

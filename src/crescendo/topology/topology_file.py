@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.suggestions import listing
 from crescendo.topology.graph import (
@@ -132,7 +133,7 @@ def _converted(document: dict[str, Any], source: Path) -> TopologyFile:
     try:
         return msgspec.convert(document, TopologyFile)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{source}: {err}") from err
+        raise ConfigError(f"{source}: {explain(str(err), document, TopologyFile)}") from err
 
 
 def _of_type(given: TopologyFile, inventory: Inventory | None, source: Path) -> tuple[list[GraphNode], list[GraphLink]]:
@@ -230,7 +231,7 @@ def _link(entry: dict[str, Any], at: int, source: Path) -> GraphLink:
         return msgspec.convert(fields, GraphLink)
     except msgspec.ValidationError as err:
         ends = f" ({entry.get('source')} to {entry.get('target')})"
-        raise ConfigError(f"{where}{ends}: {err}") from err
+        raise ConfigError(f"{where}{ends}: {explain(str(err), fields, GraphLink)}") from err
 
 
 def _check(nodes: list[GraphNode], links: list[GraphLink], source: Path, *, multigraph: bool) -> None:

@@ -59,15 +59,15 @@ class LogAnalyzer:
         result = self._folder / f"{key}.{suffix}"
         if result.exists():
             return result.name
-        said = self._folder / f"{key}.log"
+        log = self._folder / f"{key}.log"
         part = self._folder / f"{key}.part"
         command = [sys.executable, "-m", "crescendo.cli.main", "logs", str(run_dir / "logs"), *form.options]
         command += [f"--format={form.format}"] if form.types else []
         async with self._free:
-            said.unlink(missing_ok=True)
-            code = await _finished([*command, f"--out={part}"], said)
-        text = said.read_text(errors="replace") if said.exists() else ""
-        said.unlink(missing_ok=True)
+            log.unlink(missing_ok=True)
+            code = await _finished([*command, f"--out={part}"], log)
+        text = log.read_text(errors="replace") if log.exists() else ""
+        log.unlink(missing_ok=True)
         if code is None:
             raise LostError(f"the analysis took longer than {TIMEOUT_S:.0f} s; choose fewer types")
         if code != 0:
@@ -90,9 +90,9 @@ class LogAnalyzer:
         return path
 
 
-async def _finished(command: list[str], said: Path) -> int | None:
+async def _finished(command: list[str], log: Path) -> int | None:
     """The exit code; None if it was ended because it took too long."""
-    child = launch_child(command, on_fork=die_with_parent(), log=said)  # from the main thread, where the loop runs
+    child = launch_child(command, on_fork=die_with_parent(), log=log)  # from the main thread, where the loop runs
     try:
         for _ in range(int(TIMEOUT_S / _POLL_S)):
             if (code := child.poll()) is not None:

@@ -77,9 +77,9 @@ class RunSteps:
         step.state, step.began_ns, step.log_from = StepState.RUNNING, time.time_ns(), self._size()
         return True
 
-    def begin_for(self, said: str) -> bool:
+    def begin_for(self, sentence: str) -> bool:
         """The step that a sentence of a cluster belongs to."""
-        return self.begin(_OF_CLUSTER.get(said.partition(" ")[0].rstrip(":"), ""))
+        return self.begin(_OF_CLUSTER.get(sentence.partition(" ")[0].rstrip(":"), ""))
 
     def finish(self, *, failed: bool) -> None:
         """Nothing follows; what has not begun never will."""

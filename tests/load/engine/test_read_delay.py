@@ -77,6 +77,19 @@ def test_after_a_stall_one_message_is_known_and_several_count_from_the_last_look
     assert read(waited_ms=500, meant_ms=5, newest_ms=20, messages=9)[0] == 500 * MS
 
 
+def test_after_a_stalled_pass_several_messages_count_from_the_look_before_it() -> None:
+    """Stopped while it did something else: what it finds at once has accumulated, and the kernel knows the last one."""
+    now_ns = time.monotonic_ns()
+    clock = LoopClock(now_ns - 500 * MS, StallLog(lambda _kind, _detail: None))
+    clock.woken(now_ns, clock.wait_ns(now_ns, 50 * MS), now_ns + 3 * MS, found=True)
+    channel, delay, log = KernelChannel(), ReadDelay(4), FakeLog()
+    delay.before_read(channel, clock)
+    assert channel.read_limit == PIECE_BYTES
+    channel.read_ns, channel.arrived_ns = now_ns + 3 * MS, now_ns - MS
+    delay.after_read(channel, clock, range(9), log)
+    assert log.rows[READ_DELAY] == [(4, 0, 8, 503 * MS)]
+
+
 def test_what_accumulated_during_a_stall_is_read_in_pieces() -> None:
     _, channel, delay = read(waited_ms=500, meant_ms=5, newest_ms=400, messages=9)
     assert channel.read_limit is None  # everything was read
@@ -98,7 +111,7 @@ def test_what_accumulated_during_a_stall_is_read_in_pieces() -> None:
 
 
 def test_what_arrived_after_a_stall_is_not_read_in_pieces() -> None:
-    """A receiver that always finds something would otherwise read little at a time for ever."""
+    """A receiver that always finds something would otherwise read little at a time forever."""
     delay, channel = ReadDelay(4), KernelChannel()
     now_ns = time.monotonic_ns()
     clock = LoopClock(now_ns - 600 * MS, StallLog(lambda _kind, _detail: None))

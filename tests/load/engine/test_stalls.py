@@ -108,6 +108,42 @@ def test_an_interrupted_wait_that_found_nothing_did_not_look() -> None:
     assert (clock.looked_ns, clock.is_overdue) == (continued_ns + MS, False)
 
 
+@pytest.mark.parametrize("held_up_ms", [0.01, 3, 80])
+def test_after_an_interrupted_wait_a_look_finds_what_was_there_however_long_it_takes(held_up_ms: float) -> None:
+    clock = Events().clock
+    stopped_ns, continued_ns = SECOND + MS, SECOND + 500 * MS
+    clock.woken(stopped_ns, 5 * MS, continued_ns, found=False)
+    wait_ns = clock.wait_ns(continued_ns, 50 * MS)
+    assert wait_ns == 0, "it would not be known whether the messages came while it lasted"
+    woken_ns = continued_ns + int(held_up_ms * MS)
+    clock.woken(continued_ns, wait_ns, woken_ns, found=True)
+    assert clock.looked_ns == stopped_ns
+    assert clock.is_overdue
+    assert clock.wait_ns(woken_ns, 50 * MS) == 50 * MS
+
+
+@pytest.mark.parametrize("held_up_ms", [0.01, 3, 80])
+def test_what_came_while_a_pass_was_stopped_counts_from_before_it(held_up_ms: float) -> None:
+    clock = Events().clock
+    clock.woken(SECOND, 5 * MS, SECOND + 4 * MS, found=True)
+    continued_ns = SECOND + 500 * MS
+    assert clock.wait_ns(continued_ns, 50 * MS) == 0
+    assert clock.wait_ns(continued_ns, 50 * MS, paused_ns=496 * MS) == 50 * MS  # it was meant to sleep
+    clock.woken(continued_ns, 0, continued_ns + int(held_up_ms * MS), found=True)
+    assert clock.looked_ns == SECOND + 4 * MS
+    assert clock.overdue_ns == pytest.approx((496 + held_up_ms) * MS)
+
+
+def test_after_an_interrupted_wait_a_look_in_vain_shows_that_nothing_was_there() -> None:
+    clock = Events().clock
+    clock.woken(SECOND + MS, 5 * MS, SECOND + 500 * MS, found=False)
+    clock.woken(SECOND + 500 * MS, 0, SECOND + 500 * MS + 5000, found=False)
+    assert clock.wait_ns(SECOND + 501 * MS, 50 * MS) == 50 * MS
+    clock.woken(SECOND + 501 * MS, 50 * MS, SECOND + 520 * MS, found=True)
+    assert clock.looked_ns == SECOND + 501 * MS
+    assert not clock.is_overdue
+
+
 def test_a_socket_became_writable_when_the_wait_ended_unless_we_were_held_up() -> None:
     clock = Events().clock
     clock.woken(SECOND, 5 * MS, SECOND + 4 * MS, found=True)

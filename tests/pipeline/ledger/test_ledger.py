@@ -1,4 +1,7 @@
-"""The ledger names exactly the messages that went wrong. The oracle below counts them one by one, with sets."""
+"""The ledger names exactly the messages that went wrong. The oracle below counts them one by one, with sets.
+
+The recordings that are written by hand are analysed together, because that costs little more than one.
+"""
 
 from collections import Counter
 from pathlib import Path
@@ -11,6 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from analyzed_together import Analysed, TinyRecordings
 from crescendo.pipeline.job import analyze
 from crescendo.record.schema import Flag
 from crescendo.record.summary import Summary
@@ -33,62 +37,86 @@ def ranges_of(run_dir: Path) -> Ranges:
     return found
 
 
-def test_a_clean_run_owes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+RECORDINGS = TinyRecordings()
+
+
+@pytest.fixture(scope="module")
+def analysed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+    return RECORDINGS.analyze(spark, tmp_path_factory.mktemp("ledger"))
+
+
+@RECORDINGS.add
+def clean() -> Tiny:
     tiny = Tiny(group={"senders": 2, "rate": 5.0})
     tiny.carry(20)
     tiny.accept(0, 0, 19, MEASURE_NS, MEASURE_NS + MS)
-    summary = analyze(tiny.write(tmp_path), spark, silent)
+    return tiny
+
+
+def test_a_clean_run_owes_nothing(analysed: Analysed) -> None:
+    summary = analysed.summaries["clean"]
     total = summary.total
     assert (total.sent, total.owed, total.settled, total.delivered) == (20, 20, 20, 20)
     assert total.lost == total.duplicated == total.reordered == total.unrecorded == total.corrupt == total.stray == 0
-    assert ranges_of(tmp_path) == {}
+    assert ranges_of(analysed.folder / "clean") == {}
     # An idle sender still has its row.
     assert [(row.scope, row.sender, row.sent) for row in summary.ledger] == [
         ("total", None, 20), ("sender", 0, 20), ("sender", 1, 0), ("subscription", None, 20),
     ]  # fmt: skip
 
 
-def test_losing_1_and_4_while_duplicating_0_and_5_is_not_mistaken_for_complete(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@RECORDINGS.add
+def same_sums() -> Tiny:
     tiny = Tiny()
     for seq in range(6):
         tiny.send(0, seq, MEASURE_NS + seq * MS)
     for seq in (0, 0, 2, 3, 5, 5):
         tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 9 * MS)
-    total = analyze(tiny.write(tmp_path), spark, silent).total
+    return tiny
+
+
+def test_losing_1_and_4_while_duplicating_0_and_5_is_not_mistaken_for_complete(analysed: Analysed) -> None:
+    total = analysed.summaries["same_sums"].total
     assert (total.delivered, total.lost_unacknowledged, total.duplicated) == (4, 2, 2)
-    assert ranges_of(tmp_path) == {
+    assert ranges_of(analysed.folder / "same_sums") == {
         "lost": {(QUEUE, 0, 1), (QUEUE, 0, 4)},
         "duplicated": {(QUEUE, 0, 0), (QUEUE, 0, 5)},
     }
 
 
-def test_consecutive_losses_form_one_range_and_acknowledged_losses_a_separate_one(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@RECORDINGS.add
+def lost_in_a_row() -> Tiny:
     tiny = Tiny()
     for seq in range(10):
         tiny.send(0, seq, MEASURE_NS + seq * MS)
     tiny.accept(0, 0, 5, MEASURE_NS, MEASURE_NS + MS)
     for seq in (0, 1, 9):
         tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
-    total = analyze(tiny.write(tmp_path), spark, silent).total
+    return tiny
+
+
+def test_consecutive_losses_form_one_range_and_acknowledged_losses_a_separate_one(analysed: Analysed) -> None:
+    total = analysed.summaries["lost_in_a_row"].total
     assert (total.lost_acknowledged, total.lost_unacknowledged) == (4, 3)
-    rows = pq.read_table(tmp_path / "tables" / "ledger_ranges").to_pylist()
+    rows = pq.read_table(analysed.folder / "lost_in_a_row" / "tables" / "ledger_ranges").to_pylist()
     assert sorted((row["first_seq"], row["last_seq"], row["acknowledged"], row["count"]) for row in rows) == [
         (2, 5, True, 4), (6, 8, False, 3),
     ]  # fmt: skip
 
 
-def test_each_subscription_of_a_topic_is_owed_every_message(spark: SparkSession, tmp_path: Path) -> None:
+@RECORDINGS.add
+def topic() -> Tiny:
     tiny = Tiny(group={"address": "topic://news", "receivers": 2, "rate": 5.0})
     for seq in range(10):
         tiny.send(0, seq, MEASURE_NS + seq * MS)
         tiny.deliver(0, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
         if seq != 3:
             tiny.deliver(1, 0, seq, MEASURE_NS + seq * MS, MEASURE_NS + 20 * MS)
-    summary = analyze(tiny.write(tmp_path), spark, silent)
+    return tiny
+
+
+def test_each_subscription_of_a_topic_is_owed_every_message(analysed: Analysed) -> None:
+    summary = analysed.summaries["topic"]
     assert (summary.total.sent, summary.total.owed, summary.total.delivered, summary.total.lost) == (10, 20, 19, 1)
     lost = {row.subscription: row.lost for row in summary.ledger if row.scope == "subscription"}
     assert lost == {"topic://news#main.0": 0, "topic://news#main.1": 1}
@@ -96,24 +124,32 @@ def test_each_subscription_of_a_topic_is_owed_every_message(spark: SparkSession,
     assert summary.rate.sustained == 19 / 4 / 2
 
 
-def test_a_resent_message_counts_as_sent_once(spark: SparkSession, tmp_path: Path) -> None:
+@RECORDINGS.add
+def resent() -> Tiny:
     tiny = Tiny()
     tiny.carry(5)
     tiny.send(0, 2, MEASURE_NS + 2 * MS, attempt=2)
     tiny.deliver(0, 0, 2, MEASURE_NS + 2 * MS, MEASURE_NS + 30 * MS)
-    total = analyze(tiny.write(tmp_path), spark, silent).total
+    return tiny
+
+
+def test_a_resent_message_counts_as_sent_once(analysed: Analysed) -> None:
+    total = analysed.summaries["resent"].total
     assert (total.sent, total.delivered, total.duplicated) == (5, 5, 1)
 
 
-def test_corrupt_and_stray_messages_are_counted_separately_and_belong_to_no_sender(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@RECORDINGS.add
+def corrupt_and_stray() -> Tiny:
     tiny = Tiny()
     tiny.carry(5)
     tiny.deliver(0, -1, -1, 0, MEASURE_NS, int(Flag.CORRUPT))
     for _ in range(2):
         tiny.deliver(0, 0, 3, 0, MEASURE_NS, int(Flag.STRAY))
-    summary = analyze(tiny.write(tmp_path), spark, silent)
+    return tiny
+
+
+def test_corrupt_and_stray_messages_are_counted_separately_and_belong_to_no_sender(analysed: Analysed) -> None:
+    summary = analysed.summaries["corrupt_and_stray"]
     assert (summary.total.corrupt, summary.total.stray, summary.total.delivered) == (1, 2, 5)
     assert summary.total.duplicated == summary.total.unrecorded == 0
     assert summary.rate.sustained == 5 / 4

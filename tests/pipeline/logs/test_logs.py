@@ -37,7 +37,7 @@ from crescendo.pipeline.logs.plot import HEIGHT, WIDTH, draw, plot
 from crescendo.pipeline.logs.points import Bars, Centre, plot_lines
 from crescendo.pipeline.logs.texts import as_csv, as_text
 from crescendo.pipeline.logs.windows import PERCENTILES, Sample, Slot
-from crescendo.run.log_session import read_logs
+from crescendo.run.log_session import read_logs, stage_logs
 
 SAMPLES = Path(__file__).parents[2] / "importers" / "samples" / "mlmq"
 MS = 10**6
@@ -83,7 +83,8 @@ def random_logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
 
 
 def read_all(spark: SparkSession, directory: Path, folder: Path) -> ImportResult:
-    return read_logs(Workspace(spark, folder, lambda _: None), find_files([directory], MLMQ_LOG)[0], UnpackLimits())[1]
+    workspace = Workspace(spark, folder, lambda _: None)
+    return read_logs(workspace, stage_logs(workspace, find_files([directory], MLMQ_LOG)[0], UnpackLimits()))
 
 
 @pytest.fixture(scope="module")

@@ -60,14 +60,16 @@ def test_deliveries_that_stopped_in_the_measure_phase_are_a_remark_beside_a_pass
     phases = [Phase("warmup", 0, 2 * second), Phase("measure", 2 * second, 12 * second)]
     given = evidence({"lost": 0}, phases=phases)
 
-    def outage(start_ns: int, gap_ns: int) -> OutageRow:
-        return OutageRow("queue://q", start_ns, start_ns + gap_ns, gap_ns, 1000.0, None, 0.0, None, None, None)
+    def outage(start_ns: int, gap_ns: int, subscription: str = "queue://q") -> OutageRow:
+        return OutageRow(subscription, start_ns, start_ns + gap_ns, gap_ns, 1000.0, None, 0.0, None, None, None)
 
     in_warmup, short, long = outage(second // 2, second), outage(5 * second, second), outage(8 * second, 2 * second)
     assert remarks_on(replace(given, outages=[in_warmup])) == []
     assert remarks_on(replace(given, outages=[in_warmup, short])) == [
         "deliveries stopped once in the measure phase, for 1 s at 5.0 s"
     ]
-    stopped = replace(given, outages=[in_warmup, short, long])
+    of_both = outage(5 * second + second // 100, second, "topic://t#0")
+    assert remarks_on(replace(given, outages=[short, of_both])) == remarks_on(replace(given, outages=[short]))
+    stopped = replace(given, outages=[in_warmup, short, of_both, long])
     assert remarks_on(stopped) == ["deliveries stopped 2 times in the measure phase, the longest time for 2 s at 8.0 s"]
     assert outcomes(verdict_of(stopped)[1]) == {"lost": "pass"}

@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from crescendo.pipeline.ledger.still_queued import without_queued
+from crescendo.pipeline.source.foreign_messages import ForeignMessages, ForeignRun
 from crescendo.pipeline.source.imported_counts import ImportedCounts
-from crescendo.pipeline.source.others_messages import OthersMessages, OthersRun
 from crescendo.pipeline.verdict.remarks import remarks_on
 from crescendo.pipeline.verdict.verdicts import verdict_of
 from evidence_samples import evidence, item, outcomes
 
 EMPTY = "destination was empty"
 COPIES = "every receiver of a topic got its own copy"
-RUNS = [OthersRun("0000abcd", 239_017, "max-1")]
+RUNS = [ForeignRun("0000abcd", 239_017, "max-1")]
 
 
-def others(**changes: Any) -> OthersMessages:
-    return OthersMessages(**({"address": "queue://max", "messages": 239_017, "runs": RUNS} | changes))
+def others(**changes: Any) -> ForeignMessages:
+    return ForeignMessages(**({"address": "queue://max", "messages": 239_017, "runs": RUNS} | changes))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_an_old_java_is_refused_by_its_version(tmp_path: Path, monkeypatch: pyte
 def test_a_command_that_is_not_java_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path / "mute", "hello")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "mute"))
-    with pytest.raises(ConfigError, match="does not print its version"):
+    with pytest.raises(ConfigError, match="does not report its version"):
         with_java(SOMEWHERE, 17)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "empty"))
     with pytest.raises(ConfigError, match="cannot be run"):

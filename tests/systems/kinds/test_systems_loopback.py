@@ -42,7 +42,7 @@ def test_it_serves_at_its_url_with_its_password_and_stops(tmp_path: Path, passwo
     [
         ({"user": "x"}, "user and password go together"),
         ({"pasword": "x"}, "settings.pasword: loopback has no such setting; did you mean 'password'?"),
-        ({"user": 5, "password": "x"}, "settings.user: Expected `str`"),
+        ({"user": 5, "password": "x"}, "settings.user: 5 is not text"),
         ({"queues": ["q"]}, "settings.queues: the loopback relay creates a queue on first use"),
         ({"persistence": True}, "settings.persistence: the loopback relay keeps messages in memory only"),
         ({"protocols": ["mqtt"]}, "settings.protocols: loopback does not speak 'mqtt'; it speaks amqp"),

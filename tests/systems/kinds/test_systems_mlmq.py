@@ -89,12 +89,14 @@ def test_it_is_a_broker_group_on_the_loopback_interface_and_its_facts_describe_i
     assert any("postgres" in process.name() for process in family(killable))
 
 
-def test_stored_messages_survive_a_crash_and_one_broker_survives_the_other(killable: RunningInstance) -> None:
+def test_stored_messages_survive_a_stop_and_a_crash_and_one_broker_the_other(killable: RunningInstance) -> None:
     first, second = brokers_of(killable.url)
     with Client("survivor", [first, second], timeout_s=TIMEOUT_S) as client:
         client.register()
         queue = client.create_queue("crash").queue
         client.send_message(queue, b"still here")
+    killable.end()
+    killable.restart(on_fork=die_with_parent())
     killable.crash()
     with pytest.raises(PeerError):
         pass_a_message(killable.url, 1.0)

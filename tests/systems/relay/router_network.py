@@ -63,7 +63,7 @@ class RouterNetwork:
         until(lambda: all(self._knows_all_links(router) for router in self.routers.values()))
 
     def _knows_all_links(self, router: RunningRouter) -> bool:
-        """Not only a way to everybody: until the cheaper way is known, messages take the other one."""
+        """Not only a way to every node: until the cheaper way is known, messages take the other one."""
         links = [(a, b) for a, b, _ in self._links if a in self.routers and b in self.routers]
         return all(router.state._cost(a, b) is not None for a, b in links)
 

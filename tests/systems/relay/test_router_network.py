@@ -122,7 +122,7 @@ def test_the_cheapest_way_is_taken_and_the_spare_one_after_it_dies() -> None:
         assert running.routers["b"].server._router.tables.transit == 10
 
 
-def test_messages_on_a_way_that_dies_are_routed_anew() -> None:
+def test_messages_on_a_way_that_dies_are_routed_again() -> None:
     """They were sent over b and not settled when b died: nothing is lost, and the sender learns every outcome."""
     with network(*REDUNDANT) as running, _client(running, "a") as sender, _client(running, "d") as receiver:
         receiver.receiver("orders", credit=10_000)

@@ -139,7 +139,7 @@ def test_a_password_is_in_a_file_of_its_own_and_not_in_the_configuration(tmp_pat
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_brokers_do_not_let_everybody_in_unless_asked_to(tmp_path: Path) -> None:
+def test_brokers_refuse_anonymous_clients_by_default(tmp_path: Path) -> None:
     network = network_of(tmp_path, {"nodes": [broker("b")]})
     with pytest.raises(ConfigError, match="--anonymous"):
         access_from(network, None, None, anonymous=False)

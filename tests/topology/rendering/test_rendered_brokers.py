@@ -1,7 +1,7 @@
 """Real brokers start from rendered files, and messages cross the links between them, as other clients see them.
 
-In the suite, test_federations starts an Artemis, an ActiveMQ and a RabbitMQ from such files, with all of their links.
-Only Broker-J is left for it here. Whole lines of rendered brokers, and what demand opens, are in soak.
+In the suite, test_federations starts an Artemis, an ActiveMQ and a RabbitMQ from such files, with all of their links,
+and test_ansible_deployment a Broker-J. Whole lines of rendered brokers, and what demand opens, are in soak.
 """
 
 import contextlib
@@ -72,15 +72,6 @@ def _publish(url: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         for number in range(5):
             connection.channel().basic_publish("", "orders", f"order {number}".encode())
-
-
-@pytest.mark.timeout(120)
-def test_broker_j_starts_from_what_was_rendered_for_it(tmp_path: Path) -> None:
-    programs = {"first": "artemis", "last": "qpid-broker-j"}
-    network = _network(tmp_path, programs, [link("first", "last", addresses=["orders"])], directed=True)
-    with _started(network, ["last"], tmp_path / "nodes") as running:
-        assert _passes(running["last"], running["last"]) == [f"order {number}" for number in range(5)]
-        assert PASSWORD not in str(running["last"].facts)
 
 
 @pytest.mark.soak

@@ -35,7 +35,7 @@ def name(text: str) -> bytes:
     return struct.pack(">i", len(octets)) + octets
 
 
-def word(text: str) -> bytes:
+def string(text: str) -> bytes:
     """A text of less than 9 characters, of less than 4095, or longer."""
     if len(text) < 9:
         return struct.pack(">i", len(text)) + text.encode("utf-16-be")
@@ -54,7 +54,7 @@ def response(number: int) -> bytes:
 
 def exception(code: int, text: str, number: int | None = None, channel: int = SESSION) -> bytes:
     correlation = b"" if number is None else struct.pack(">q", number)
-    return frame(20, struct.pack(">i", code) + YES + word(text) + correlation, channel)
+    return frame(20, struct.pack(">i", code) + YES + string(text) + correlation, channel)
 
 
 def queue_info(*, exists: bool = True, creates: bool = True, address: str = "q", selector: str | None = None) -> bytes:

@@ -23,7 +23,7 @@ from core_streams import (
     part,
     queue_info,
     response,
-    word,
+    string,
 )
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.wire.artemis_core import packets as p
@@ -32,7 +32,7 @@ from crescendo.wire.artemis_core.events import Completed, Deliveries
 from crescendo.wire.artemis_core.frames import HANDSHAKE, decode_frame, encode_frame, frame_length
 from crescendo.wire.artemis_core.messages import CoreMessage
 from crescendo.wire.artemis_core.packet_fields import Packet
-from crescendo.wire.artemis_core.primitives import Reader, encode_word
+from crescendo.wire.artemis_core.primitives import Reader, encode_string
 from crescendo.wire.artemis_core.properties import JavaByte, decode_properties, encode_properties
 from crescendo.wire.artemis_core.server import ServerConnection
 from stream_feed import events_of, take_outgoing
@@ -55,17 +55,17 @@ def sent(client: Connection) -> list[tuple[Packet, int]]:
     "text", ["", "short", "12345678", "123456789", "ünï \0", "\U0001f3b5 of other planes", "x" * 4095]
 )
 def test_words_are_written_in_one_of_three_ways(text: str) -> None:
-    octets = encode_word(text)
-    assert Reader(memoryview(octets)).word() == text
+    octets = encode_string(text)
+    assert Reader(memoryview(octets)).string() == text
     if text.isascii():
-        assert octets == word(text)
+        assert octets == string(text)
 
 
 def test_a_connection_begins_with_a_handshake_a_ping_and_a_session() -> None:
     client = Connection(NAME, user="ada", password="a longer password", client_id="us", ttl_ms=20_000)
     session = (
-        word(NAME) + struct.pack(">qi", 10, 136) + YES + word("ada") + YES + word("a longer password")
-        + struct.pack(">i???i?", 2**31 - 1, False, True, True, -1, False) + NO + YES + word("us")
+        string(NAME) + struct.pack(">qi", 10, 136) + YES + string("ada") + YES + string("a longer password")
+        + struct.pack(">i???i?", 2**31 - 1, False, True, True, -1, False) + NO + YES + string("us")
     )  # fmt: skip
     assert take_outgoing(client) == HANDSHAKE + PING + frame(-18, session, 1)
 

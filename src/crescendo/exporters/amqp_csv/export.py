@@ -6,7 +6,6 @@ message without an acknowledgement has no line, as there. Computes nothing that 
 """
 
 import re
-import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +16,12 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 
 from crescendo.exporters.export_window import ExportWindow, window_of
+from crescendo.exporters.exported_recording import files_below, intact_recording
 from crescendo.model.errors import ConfigError
 from crescendo.model.workload import Group, PingPongMode
 from crescendo.record.manifest import PeerRecord
-from crescendo.record.reader import Recording, open_recording
+from crescendo.record.new_directory import new_directory
+from crescendo.record.reader import Recording
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.schema import RECEIVED, SPANS, Flag
 
@@ -38,30 +39,17 @@ _Key = tuple[int, int]
 
 def export_amqp_csv(run_dir: Path, out: Path) -> list[Path]:
     """Export a run; returns the files. Raises ConfigError if `out` is not empty, or nothing was answered."""
-    recording = open_recording(run_dir)
-    if recording.damaged:
-        path, fault = next(iter(recording.damaged.items()))
-        raise ConfigError(f"{run_dir}: {path} {fault}; an export would not match the run")
+    recording = intact_recording(run_dir)
     groups = [group for group in experiment_of(recording.manifest).workload if group.is_answered]
     if not groups:
         raise ConfigError(
             f"{run_dir}: this format has the time of every acknowledgement, and no group was answered; "
             "run it with mode: {kind: echo} (bandwidth) or {kind: ping-pong} (latency)"
         )
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+    with new_directory(out) as draft:
         for group in groups:
             _write(draft, recording, group)
-        draft.rename(out)
-    except OSError as err:
-        raise ConfigError(f"{out}: cannot be written: {err.strerror or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return sorted(out.iterdir())
+    return files_below(out)
 
 
 class _Acknowledged(NamedTuple):

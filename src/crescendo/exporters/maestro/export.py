@@ -7,23 +7,23 @@ invalid run is a failure. Computes no results: counts are those of the raw parts
 
 import csv
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 
 from crescendo.exporters.export_window import ExportWindow, window_of
+from crescendo.exporters.exported_recording import files_below, intact_recording
 from crescendo.exporters.maestro.latency import write_latency
 from crescendo.exporters.maestro.properties_files import inspector_properties, load_properties, write_properties
 from crescendo.exporters.maestro.rates import RECEIVER, TABLES, check_length, write_rates
 from crescendo.exporters.maestro.readings import Attributes, entity_readings, last_texts
 from crescendo.exporters.maestro.sheets import SHEETS
-from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.verdict import Outcome
 from crescendo.record.manifest import PeerRecord
-from crescendo.record.reader import Recording, open_recording
+from crescendo.record.new_directory import new_directory
+from crescendo.record.reader import Recording
 from crescendo.record.recorded_experiment import experiment_of
 from crescendo.record.schema import EVENTS, READINGS, RECEIVED
 from crescendo.record.summary import read_summary
@@ -35,30 +35,17 @@ _NUMBER = "0"  # of the test: an export holds one test
 
 def export_maestro(run_dir: Path, out: Path) -> list[Path]:
     """Export an analysed run; returns the files. Raises ConfigError if `out` is not empty."""
-    summary, recording = read_summary(run_dir), open_recording(run_dir)
-    if recording.damaged:
-        path, fault = next(iter(recording.damaged.items()))
-        raise ConfigError(f"{run_dir}: {path} {fault}; an export would not match the run")
+    summary, recording = read_summary(run_dir), intact_recording(run_dir)
     experiment = experiment_of(recording.manifest)
     peers = recording.manifest.peers
     check_length([window_of(recording, peer) for peer in peers if peer.role in TABLES])
     outcome = "success" if summary.verdict.outcome is Outcome.PASS else "failed"
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
+    with new_directory(out) as draft:
         for peer, name in zip(peers, _folder_names(peers), strict=True):
             folder = draft / peer.role.value / outcome / _NUMBER / name
             folder.mkdir(parents=True)
             _export_peer(recording, experiment, peer, folder)
-        draft.rename(out)
-    except OSError as err:
-        raise ConfigError(f"{out}: cannot be written: {err.strerror or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    return sorted(path for path in out.rglob("*") if path.is_file())
+    return files_below(out)
 
 
 def _folder_names(peers: Sequence[PeerRecord]) -> list[str]:

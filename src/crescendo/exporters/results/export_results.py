@@ -5,9 +5,6 @@ a gauge. Everything is written into a hidden directory next to the target and re
 what a summary withholds is missing here too.
 """
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,10 +13,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import csv
 
-from crescendo.model.errors import ConfigError
+from crescendo.exporters.exported_recording import files_below
 from crescendo.model.verdict import Outcome
 from crescendo.record.contained_files import contained_files
 from crescendo.record.metric_families import MetricFamily, exposition
+from crescendo.record.new_directory import new_directory
 from crescendo.record.summary import TABLES_DIR, Summary, read_summary
 from crescendo.record.timeline import MEASURE
 
@@ -29,27 +27,27 @@ _SECOND_NS = 1e9
 def export_csv(run_dir: Path, out: Path) -> list[Path]:
     """One file per table of the analysis."""
     read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         for folder in sorted((run_dir / TABLES_DIR).glob("*/")):
             if (table := table_of(run_dir, folder.name)) is not None:
                 csv.write_csv(flat_table(table), draft / f"{folder.name}.csv")
-    return _files(out)
+    return files_below(out)
 
 
 def export_junit(run_dir: Path, out: Path) -> list[Path]:
     """`junit.xml`: a failed check is a failure, an invalid one an error."""
     summary = read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         (draft / "junit.xml").write_text(junit_of(summary), encoding="utf-8")
-    return _files(out)
+    return files_below(out)
 
 
 def export_openmetrics(run_dir: Path, out: Path) -> list[Path]:
     """`metrics.txt`, for a push gateway or the textfile collector of Prometheus."""
     summary = read_summary(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         (draft / "metrics.txt").write_text(exposition(metrics_of(summary)), encoding="utf-8")
-    return _files(out)
+    return files_below(out)
 
 
 def table_of(run_dir: Path, name: str) -> pa.Table | None:
@@ -102,24 +100,3 @@ def metrics_of(summary: Summary) -> list[MetricFamily]:
     for kind in ("sent", "owed", "delivered", "lost", "duplicated", "reordered", "corrupt", "stray"):
         ledger.add(getattr(summary.total, kind), run=run, kind=kind)
     return [verdict, rate, latency, ledger]
-
-
-@contextmanager
-def published(out: Path) -> Iterator[Path]:
-    """A directory that appears under its name complete or not at all."""
-    draft = out.parent / f".{out.name}.tmp"
-    try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out}: exists and is not empty; choose another --out")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        yield draft
-        draft.rename(out)
-    except (OSError, pa.ArrowException) as err:
-        raise ConfigError(f"{out}: cannot be written: {getattr(err, 'strerror', None) or err}") from err
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def _files(out: Path) -> list[Path]:
-    return sorted(out.iterdir())

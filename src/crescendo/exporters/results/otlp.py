@@ -16,11 +16,12 @@ from urllib.parse import unquote
 import httpx
 
 from crescendo import __version__
-from crescendo.exporters.results.export_results import metrics_of, published, table_of
+from crescendo.exporters.results.export_results import metrics_of, table_of
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.urls import redact_url
 from crescendo.record.manifest import Manifest, read_manifest
 from crescendo.record.metric_families import MetricFamily
+from crescendo.record.new_directory import new_directory
 from crescendo.record.summary import read_summary
 from crescendo.record.timeline import SECOND_NS, RunTimeline
 
@@ -35,7 +36,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 def export_otlp(run_dir: Path, out: Path) -> list[Path]:
     """`otlp.json`, as it would be sent."""
     body = otlp_of(run_dir)
-    with published(out) as draft:
+    with new_directory(out) as draft:
         (draft / FILE).write_text(json.dumps(body), encoding="utf-8")
     return [out / FILE]
 

@@ -168,13 +168,15 @@ class ReceiverEngine:
         if pause_s := self._coalescer.pause_s(before_ns, self._window):
             time.sleep(pause_s)
             before_ns = time.monotonic_ns()
+        paused_ns = int(pause_s * 1e9)
         wait_s = _WAIT_S if not self._busy else min(max((self._busy[0][0] - before_ns) / 1e9, 0.0), _WAIT_S)
         if self._rows.deferred:
             wait_s = min(wait_s, _IDLE_FLUSH_S)
-        ready = self._epoll.poll(wait_s)
-        woken_ns = time.monotonic_ns()
         meant_ns = math.ceil(wait_s * 1e3) * 1_000_000  # an epoll waits in whole milliseconds
-        self._clock.woken(before_ns, meant_ns, woken_ns, found=bool(ready), paused_ns=int(pause_s * 1e9))
+        meant_ns = self._clock.wait_ns(before_ns, meant_ns, paused_ns)
+        ready = self._epoll.poll(meant_ns / 1e9)
+        woken_ns = time.monotonic_ns()
+        self._clock.woken(before_ns, meant_ns, woken_ns, found=bool(ready), paused_ns=paused_ns)
         if not ready:
             self._flush_deferred()
         for number, mask in ready:

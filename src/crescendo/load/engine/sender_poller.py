@@ -35,7 +35,7 @@ class SenderPoller:
     def wait(self, until_ns: int, clock: LoopClock, paused_ns: int = 0) -> list[tuple[int, int]]:
         """Wait for events, at most until this time."""
         before_ns = time.monotonic_ns()
-        wait_ns = max(until_ns - before_ns, 0)
+        wait_ns = clock.wait_ns(before_ns, max(until_ns - before_ns, 0), paused_ns)
         if self._precise and wait_ns > 0:
             events = []
             if select.select((self._epoll,), (), (), wait_ns / 1e9)[0]:

@@ -19,6 +19,7 @@ import numpy as np
 from crescendo.load.protocols.base_channel import UNLIMITED, BaseChannel, BaseSendChannel, prefetch_of
 from crescendo.load.protocols.interfaces import ReceivedMessages, SettledMessages
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.model.protocols import MQTT
 from crescendo.model.urls import parse_url
 from crescendo.model.workload import Group, Settle
 from crescendo.record.schema import Settlement
@@ -34,7 +35,6 @@ from crescendo.wire.mqtt.topics import filter_fault, shared
 KEEP_ALIVE_S = 10
 RECEIVE_MAXIMUM = 4000
 SHARE_NAME = "crescendo"
-SESSION_EXPIRY_S = 86_400
 _MAX_HELD_BYTES = 128 * 1024
 _VERSIONS = {"3.1.1": V3, "5": V5}
 _NO_RETAINED = 2  # retained messages are older than the run
@@ -64,7 +64,7 @@ class _Client(BaseChannel):
         most = prefetch_of(self._group, RECEIVE_MAXIMUM)
         terms = {Property.RECEIVE_MAXIMUM: most, Property.MAXIMUM_PACKET_SIZE: MAX_PACKET_BYTES}
         if self._subscription_name is not None:
-            terms[Property.SESSION_EXPIRY_S] = SESSION_EXPIRY_S
+            terms[Property.SESSION_EXPIRY_S] = MQTT.subscription_expiry_s or 0
         return Connect(
             # Short and plain enough for any MQTT 3.1.1 server; a persistent session belongs to its client id.
             client_id=f"crescendo{secrets.token_hex(6)}"

@@ -70,7 +70,7 @@ class _Channel(BaseChannel):
         return self._inactivity_ns() // _KEEP_ALIVES
 
     def _inactivity_ns(self) -> int:
-        """How long the broker lets us be silent; 0 is for ever."""
+        """How long the broker lets us be silent; 0 is forever."""
         agreement = self._connection.agreement
         return agreement.inactivity_ms * 1_000_000 if agreement else 0
 

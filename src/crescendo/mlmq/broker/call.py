@@ -23,7 +23,7 @@ class Call:
 
     __slots__ = (
         "answer", "arrivals_before", "connection", "database_ns", "deadline_ns", "keys", "mark_ns", "number",
-        "pool_ns", "queue_ns", "receive_ns", "request", "send_ns", "wait_ns", "wants_times", "wish",
+        "pool_ns", "queue_ns", "receive_ns", "request", "selection", "send_ns", "wait_ns", "wants_times",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +44,7 @@ class Call:
         self.mark_ns = received_ns
         self.answer: Answer | None = None
         self.keys: Mapping[int, bool] = {}
-        self.wish: Query | None = None  # what it waits for; equal for dequeues that one query can serve
+        self.selection: Query | None = None  # of messages; equal for dequeues that one query can serve
         self.arrivals_before: tuple[int, int] | None = (
             None  # arrival counts before the database query; None: never queried
         )
@@ -52,7 +52,7 @@ class Call:
         if isinstance(request, Dequeue) and request.wait_ms:
             self.keys = waiting_keys(request)
             query = request.query
-            self.wish = Query(query.queue, query.sender, query.context) if query.order else query
+            self.selection = Query(query.queue, query.sender, query.context) if query.order else query
             self.deadline_ns = received_ns + request.wait_ms * 1_000_000
 
     def queued(self, now_ns: int) -> None:

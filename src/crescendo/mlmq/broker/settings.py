@@ -4,7 +4,6 @@ The settings of the original middleware and the limits it lacked, read from one 
 unknown key is an error that names the file, the field and the cure. Starts nothing, connects to nothing.
 """
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,10 +11,10 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct
 
+from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import MLMQ
 from crescendo.model.redaction import explain_yaml
-from crescendo.model.suggestions import suggestion
 from crescendo.model.units import Duration, Size, parse_unit
 
 HOST = "127.0.0.1"
@@ -112,15 +111,4 @@ def _check(document: dict[str, Any], where: str) -> BrokerSettings:
     try:
         return msgspec.convert(document, BrokerSettings, dec_hook=parse_unit)
     except msgspec.ValidationError as err:
-        raise ConfigError(f"{where}: {_readable(str(err))}") from err
-
-
-def _readable(message: str) -> str:
-    """msgspec names the field last; put it first, and suggest the nearest existing key."""
-    text, _, path = message.partition(" - at `$")
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
-    if unknown:
-        known = [field.name for field in msgspec.structs.fields(BrokerSettings)]
-        return f"{unknown[1]}: no such key; {suggestion(unknown[1], known)}"
-    field = path.strip("`.")
-    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
+        raise ConfigError(f"{where}: {explain(str(err), document, BrokerSettings)}") from err

@@ -2,9 +2,9 @@
 
 A dequeue that found nothing may stay here until its wait time is over; it holds no worker. It waits under one or more
 keys (a queue, a client). Messages wake as many plain dequeues under their key as there are messages, longest waiting
-first, and every selective one, because only the database knows whether the message matches it. Items that want the same
-share a wish, so that one query can tell whether there is something for any of them. Queries no database and sends no
-answer.
+first, and every selective one, because only the database knows whether the message matches it. Items with
+the same selection count as one, so that one query can tell whether there is something for any of them. Queries no
+database and sends no answer.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class WaitingRoom(Generic[T]):
         self.limit = limit
         self._expired = expired
         self._by_key: dict[int, dict[T, bool]] = {}  # in order of arrival; True: selective
-        self._by_wish: dict[Hashable, dict[T, None]] = {}  # in order of arrival
+        self._by_selection: dict[Hashable, dict[T, None]] = {}  # in order of arrival
         self._parked: dict[T, tuple[Mapping[int, bool], Hashable, asyncio.TimerHandle]] = {}
         self._arrivals: Counter[int] = Counter()
         self._forgotten_arrivals = 0
@@ -45,13 +45,13 @@ class WaitingRoom(Generic[T]):
         """
         return self._forgotten_arrivals + self._arrivals.get(key, 0)
 
-    def park(self, item: T, keys: Mapping[int, bool], wait_s: float, wish: Hashable = None) -> None:
+    def park(self, item: T, keys: Mapping[int, bool], wait_s: float, selection: Hashable = None) -> None:
         """Let it wait under these keys, each with whether it is selective there. The caller has checked `full`."""
         for key, selective in keys.items():
             self._by_key.setdefault(key, {})[item] = selective
-        self._by_wish.setdefault(wish, {})[item] = None
+        self._by_selection.setdefault(selection, {})[item] = None
         timer = asyncio.get_running_loop().call_later(max(wait_s, 0.0), self._expire, item)
-        self._parked[item] = keys, wish, timer
+        self._parked[item] = keys, selection, timer
 
     def wake(self, key: int, messages: int, unclaimed: int | None = None) -> tuple[list[T], int]:
         """Messages have arrived. Returns the items to wake, and how many messages no plain dequeue here waited for.
@@ -82,13 +82,13 @@ class WaitingRoom(Generic[T]):
         return claimed
 
     @property
-    def wishes(self) -> list[Hashable]:
+    def selections(self) -> list[Hashable]:
         """What the items wait for, each once."""
-        return list(self._by_wish)
+        return list(self._by_selection)
 
-    def take_wishing(self, wish: Hashable, count: int) -> list[T]:
+    def take_for(self, selection: Hashable, count: int) -> list[T]:
         """Remove those that have waited longest for this, so that they query again."""
-        return self._take(self._by_wish.get(wish, {}), count)
+        return self._take(self._by_selection.get(selection, {}), count)
 
     def take_oldest(self, count: int) -> list[T]:
         """Remove those that have waited longest."""
@@ -105,17 +105,17 @@ class WaitingRoom(Generic[T]):
         parked = self._parked.pop(item, None)
         if parked is None:
             return False
-        keys, wish, timer = parked
+        keys, selection, timer = parked
         timer.cancel()
         for key in keys:
             waiting = self._by_key[key]
             del waiting[item]
             if not waiting:
                 del self._by_key[key]
-        wishing = self._by_wish[wish]
-        del wishing[item]
-        if not wishing:
-            del self._by_wish[wish]
+        equal = self._by_selection[selection]
+        del equal[item]
+        if not equal:
+            del self._by_selection[selection]
         return True
 
     def _expire(self, item: T) -> None:

@@ -24,7 +24,7 @@ from crescendo.wire.mlmq.operations import Abandon, Answer, Dequeue, Extend, Mes
 log = logging.getLogger(__name__)
 
 NO_MESSAGES = Messages()
-_WISHES_PER_LOOK: Final = 1_000
+_SELECTIONS_PER_QUERY: Final = 1_000
 Notify = Callable[[int, int], None]
 
 
@@ -61,7 +61,7 @@ class Workers:
         return self.queue.put(call, Send if kind is Dequeue else kind)  # these two share a statement
 
     def _park(self, call: Call, now_ns: int) -> None:
-        self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9, call.wish)
+        self.room.park(call, call.keys, (call.deadline_ns - now_ns) / 1e9, call.selection)
         call.connection.park(call)
 
     async def work(self) -> None:
@@ -81,20 +81,20 @@ class Workers:
         """Periodically look for messages whose leases ended or whose notices were lost, and wake dequeues for them."""
         while True:
             await asyncio.sleep(every_s)
-            wishes = self.room.wishes
-            for first in range(0, len(wishes), _WISHES_PER_LOOK):
-                await self._look(wishes[first : first + _WISHES_PER_LOOK])
+            selections = self.room.selections
+            for first in range(0, len(selections), _SELECTIONS_PER_QUERY):
+                await self._look(selections[first : first + _SELECTIONS_PER_QUERY])
 
-    async def _look(self, wishes: list[Any]) -> None:
+    async def _look(self, selections: list[Any]) -> None:
         """One query for all waiting dequeues, and it writes nothing: waiting must stay cheap for any number."""
         try:
-            available = await self._store.count_available(wishes, self.queue.batch)
+            available = await self._store.count_available(selections, self.queue.batch)
         except CrescendoError:
             return  # the health page tells; the next look tries again
-        for wish, messages in zip(wishes, available, strict=True):
+        for selection, messages in zip(selections, available, strict=True):
             if messages:
                 room = self.queue.limit - len(self.queue)  # new requests come first
-                self._requeue(self.room.take_wishing(wish, min(messages, room)))
+                self._requeue(self.room.take_for(selection, min(messages, room)))
 
     def wake(self, key: int, messages: int) -> None:
         """Messages have arrived through another broker."""

@@ -27,7 +27,6 @@ from crescendo.mlmq.broker.store import prepare
 from crescendo.mlmq.postgres.unprivileged_data import reachable_data
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.processes.child import ChildProcess, OnFork, launch_child, wait_or_kill
-from crescendo.systems.instance_dir import remove_instance_dir
 
 _CONNECTIONS_BESIDE_THE_POOL = 3  # per broker: one for notices, one for health checks, one spare
 _SPARE_CONNECTIONS = 16
@@ -89,10 +88,7 @@ def _database(
         log.info("PostgreSQL is serving in %s", directory)
         yield server.url(), lambda: server.is_alive
     finally:
-        if server.pid is not None and server.is_alive:
-            os.kill(server.pid, signal.SIGQUIT)  # its data are deleted anyway: no need for a clean shutdown
-        server.stop()
-        remove_instance_dir(directory)
+        server.stop()  # the data stay: a system that a fault restarts has them again
 
 
 def _with_password(url: str, password_file: str) -> str:

@@ -9,6 +9,7 @@ from crescendo.pipeline.compare.runs import RunGroup
 from crescendo.pipeline.verdict.rules import every_metric
 from crescendo.pipeline.verdict.validity import RULES
 from crescendo.record.manifest import State
+from crescendo.record.stand_in import stand_in_remarks, stand_ins_of
 
 _PRECONDITIONS = {rule.name for rule in RULES if rule.undermines is every_metric}
 _MAX_DIFFERENCES = 8
@@ -39,14 +40,20 @@ def comparison_notes(baseline: RunGroup, run: RunGroup) -> list[str]:
         notes.append("one run per side: the variation from run to run is unknown; repeat both to measure it")
     before, after = _flatten(baseline.experiment), _flatten(run.experiment)
     differing = [key for key in sorted(before.keys() | after.keys()) if before.get(key) != after.get(key)]
-    shown = [f"{key} {before.get(key)} → {after.get(key)}" for key in differing if key not in {"name", "seed"}]
+    shown = [
+        f"{key} {before.get(key, '(none)')} → {after.get(key, '(none)')}"
+        for key in differing
+        if key not in {"name", "seed"}
+    ]
     if shown:
         more = ["…"] if len(shown) > _MAX_DIFFERENCES else []
         notes.append("not the same experiment: " + "; ".join([*shown[:_MAX_DIFFERENCES], *more]))
     hosts = [{str(repeat.manifest.host.get("name", "")) for repeat in side.repeats} for side in (baseline, run)]
     if hosts[0] != hosts[1]:
         notes.append(f"not the same machine: {', '.join(sorted(hosts[0]))} → {', '.join(sorted(hosts[1]))}")
-    return notes
+    return notes + stand_in_remarks(
+        [stand_ins_of(repeat.manifest.system) for side in (baseline, run) for repeat in side.repeats]
+    )
 
 
 def _flatten(document: object, path: str = "") -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 From a compacted copy of a lake: `COPY/<table>/experiment=<name>/part-<n>.parquet`, with the run as a column instead of
 a directory, so that a query opens a few files per experiment. A copy is written beside its place and renamed, so it is
-there as a whole or not at all; it is only read, and made anew when the lake has grown. Analyses no runs.
+there as a whole or not at all; it is only read, and rebuilt when the lake has grown. Analyses no runs.
 """
 
 import shutil

@@ -52,4 +52,4 @@ def mg1(arrivals: float, service_s: float, service_variation: float) -> QueueSta
 
 def _check_load(load: float) -> None:
     if not 0 <= load < 1:
-        raise ValueError(f"a load of {load:.3g} has no steady state: the queue would grow for ever; it must be below 1")
+        raise ValueError(f"a load of {load:.3g} has no steady state: the queue would grow forever; it must be below 1")

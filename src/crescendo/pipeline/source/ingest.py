@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.pipeline.source.host_times import on_conductors_clock
+from crescendo.pipeline.source.small_tables import given_rows, read_here
+from crescendo.pipeline.spark.evaluation import is_interpreted
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location
 from crescendo.pipeline.storage.remote_recording import faults_of, fetch_manifest, footer_of
@@ -78,16 +80,22 @@ def without_unreadable(recording: LocatedRecording) -> LocatedRecording:
     return _located(recording.path, recording, faults, recording.location)
 
 
-def frames_of(spark: SparkSession, recording: Recording) -> Frames:
+def frames_of(spark: SparkSession, recording: LocatedRecording) -> Frames:
     return Frames(*(frame_of(spark, recording, table) for table in (SENT, SETTLED, RECEIVED)))
 
 
-def frame_of(spark: SparkSession, recording: Recording, table: str) -> DataFrame:
+def frame_of(spark: SparkSession, recording: LocatedRecording, table: str) -> DataFrame:
     """The rows in the intact parts of one table."""
-    frame = read_parquet(spark, spark_ddl(table), recording.files(table))
+    frame = _rows_of(spark, recording, table)
     frame = on_conductors_clock(frame, table, recording.manifest)
     # With one partition Spark aggregates without a shuffle, and a short run spends its time on stages, not on rows.
     return frame.coalesce(1) if recording.rows(table) <= ONE_PARTITION_ROWS else frame
+
+
+def _rows_of(spark: SparkSession, recording: LocatedRecording, table: str) -> DataFrame:
+    if is_interpreted(sum(part.rows for part in recording.parts)):
+        return given_rows(spark, read_here(recording.local_files(table), arrow_schema(table)))
+    return read_parquet(spark, spark_ddl(table), recording.files(table))
 
 
 def read_parquet(spark: SparkSession, schema: str, files: list[str]) -> DataFrame:

@@ -18,10 +18,15 @@ INTERPRETED_ROWS = 10_000
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
+def is_interpreted(rows: int) -> bool:
+    """Whether the queries of a recording with this number of rows in all tables are interpreted."""
+    return rows <= INTERPRETED_ROWS
+
+
 @contextmanager
 def evaluation_for(rows: int, spark: SparkSession) -> Iterator[None]:
     """While this lasts, queries of the session are evaluated as is best for this number of rows."""
-    if rows > INTERPRETED_ROWS:
+    if not is_interpreted(rows):
         yield
         return
     before = {name: spark.conf.get(name) for name in _INTERPRETED}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.clientserver import ClientServer, JavaParameters, PythonParameters  # type: ignore[import-untyped]
-from py4j.java_gateway import java_import  # type: ignore[import-untyped]
+from py4j.java_gateway import JavaClass, java_import  # type: ignore[import-untyped]
 from pyspark.errors import PySparkRuntimeError
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.serializers import UTF8Deserializer, read_int
@@ -22,6 +22,15 @@ from crescendo.pipeline.spark.jvm_start import CONNECTION_FILE_VARIABLE, Prepare
 from crescendo.processes.child import ChildProcess, launch_child
 
 _POLL_S = 0.02
+_CONSTANT = {
+    "functions": "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.functions": "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession": "org.apache.spark.sql.classic.SparkSession",
+    "PythonUtils": "org.apache.spark.api.python.PythonUtils",
+    "PythonSQLUtils": "org.apache.spark.sql.api.python.PythonSQLUtils",
+}
+"""What PySpark asks the JVM for again with every column expression -> the class that it gets."""
+
 _IMPORTED = (
     "org.apache.spark.SparkConf",
     "org.apache.spark.api.java.*",
@@ -57,7 +66,21 @@ def connect(connection_file: Path, process: ChildProcess) -> Any:
     gateway.proc = process
     for name in _IMPORTED:
         java_import(gateway.jvm, name)
+    for name, of_class in _CONSTANT.items():
+        setattr(gateway.jvm, name, _RememberingClass(of_class, gateway._gateway_client))
     return gateway
+
+
+class _RememberingClass(JavaClass):  # type: ignore[misc]
+    """A Java class whose static methods are looked up once.
+
+    To look a name up, the JVM searches every jar for classes of that name: that took an eighth of a short analysis.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        setattr(self, name, found)
+        return found
 
 
 def _wait_for_address(file: Path, process: ChildProcess) -> tuple[int, str]:

@@ -5,13 +5,11 @@ it is allowed to.
 """
 
 import os
-import re
 import shutil
-import subprocess
-from contextlib import suppress
 from pathlib import Path
 
 from crescendo.model.errors import ConfigError
+from crescendo.processes.java_version import java_version_of, major_version
 
 MINIMUM = 17
 CURE = f"install Java {MINIMUM} or newer (Debian, Ubuntu: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless)"
@@ -41,19 +39,5 @@ def use_java() -> None:
 
 
 def java_version(java: Path) -> int:
-    """The major version: from the file that every Java has next to its `bin`, or else by running it."""
-    with suppress(OSError):
-        written = re.search(
-            r'^JAVA_VERSION="(?:1\.)?(\d+)', (java.parent.parent / "release").read_text("utf-8", "replace"), re.M
-        )
-        if written is not None:
-            return int(written[1])
-    try:
-        result = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as err:
-        raise ConfigError(f"{java} cannot be run: {err}; {CURE}") from err
-    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr + result.stdout)
-    if match is None:
-        output = (result.stderr + result.stdout).strip().splitlines() or [f"nothing, exit code {result.returncode}"]
-        raise ConfigError(f"{java} does not report its version but {output[0]!r}; {CURE}")
-    return int(match[1])
+    """The major version."""
+    return major_version(java_version_of(java, CURE))

@@ -7,6 +7,7 @@ its process. Neither finds nor installs Java: that is up to the caller.
 import logging
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,7 +90,9 @@ def close_session(spark: SparkSession, *, at_once: bool = False) -> None:
     if at_once or is_dead or isinstance(sys.exc_info()[1], KeyboardInterrupt):
         if gateway is not None:
             gateway.proc.kill()
-        SparkContext._active_spark_context = None
+        if spark.sparkContext._accumulatorServer is not None:  # it looks only twice a second whether it should end
+            threading.Thread(target=spark.sparkContext._accumulatorServer.shutdown, daemon=True).start()
+        SparkContext._active_spark_context = SparkSession._instantiatedSession = None
     elif SparkContext._active_spark_context is not None:
         spark.stop()
     _end_jvm()

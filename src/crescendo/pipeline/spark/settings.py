@@ -104,6 +104,9 @@ def settings_for(
         "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
+    if one_process:
+        # What is broadcast stays in the process, and with every scan that is the whole Hadoop configuration.
+        settings |= {"spark.broadcast.compress": "false", "spark.broadcast.checksum": "false"}
     if workers := re.match(r"local-cluster\[([0-9]+),([0-9]+),", master or ""):
         cores = int(workers[1]) * int(workers[2])
     if one_process or workers:

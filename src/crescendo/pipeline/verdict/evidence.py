@@ -29,8 +29,8 @@ from crescendo.model.mlmq_clients import CLIENT
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.verdict import Bound
 from crescendo.pipeline.behaviour.steady import PhaseTrend
+from crescendo.pipeline.source.foreign_messages import ForeignMessages
 from crescendo.pipeline.source.imported_counts import ImportedCounts
-from crescendo.pipeline.source.others_messages import OthersMessages
 from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord
 from crescendo.record.schema import READ_DELAY_FLOOR_NS
@@ -63,7 +63,7 @@ class Evidence:
     own_shares: Mapping[int, float] = field(default_factory=dict)  # unbounded sender -> its own share of the phase
     stopped_without_ns: float | None = None  # the value that stopped the run, less own delay
     arrived_at_edge: int = 0  # due in the measure phase, and received just after its end
-    others: Sequence[OthersMessages] = ()  # messages of others that were in the way
+    others: Sequence[ForeignMessages] = ()  # messages of others that were in the way
     shared_topics: Sequence[str] = ()  # whose receivers got shares instead of copies
     held: Mapping[str, int] = field(default_factory=dict)  # destination -> messages that it held after the drain
     trends: Sequence[PhaseTrend] = ()  # of rate, p99 and backlog over the measure phase

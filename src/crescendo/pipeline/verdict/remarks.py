@@ -5,7 +5,7 @@ judges; messages that were still arriving, or arrived at the edge of the measure
 that undermines no check, or was accepted. A remark changes no outcome.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from crescendo.model.metrics import LOST, RATE, RESPONSE, TRANSFER, Metric, latency_metric, metric_of
 from crescendo.model.own_delay import NOTABLE_SHARE, is_notable
@@ -40,14 +40,14 @@ def remarks_on(evidence: Evidence, slices: Sequence[Evidence] = ()) -> list[str]
 
 def _source_latency(evidence: Evidence) -> Iterator[str]:
     """What an imported file says about latency where its messages are unknown. It is quoted, not judged."""
-    said = {} if evidence.aggregates is None else evidence.aggregates.source_latency
-    if said:
-        quoted = ", ".join(f"{metric} {value:,.6g}" for metric, value in said.items())
+    reported = {} if evidence.aggregates is None else evidence.aggregates.source_latency
+    if reported:
+        quoted = ", ".join(f"{metric} {value:,.6g}" for metric, value in reported.items())
         yield f"latency as the source measured it, medians of its periods: {quoted}"
 
 
 def _outages(evidence: Evidence) -> Iterator[str]:
-    """One sentence for the times in the measure phase in which deliveries stopped."""
+    """One sentence for the times in the measure phase in which deliveries stopped, on whichever subscription."""
     timeline = RunTimeline.of(evidence.manifest.phases)
     measure = timeline.measure
     if measure is None:
@@ -61,10 +61,20 @@ def _outages(evidence: Evidence) -> Iterator[str]:
         return
     longest = max(found, key=lambda outage: outage.gap_ns)
     at = f"{format_ns(longest.gap_ns)} at {timeline.seconds_since_start(longest.start_ns):,.1f} s"
-    if len(found) == 1:
+    times = _apart((outage.start_ns, outage.start_ns + outage.gap_ns) for outage in found)
+    if times == 1:
         yield f"deliveries stopped once in the measure phase, for {at}"
     else:
-        yield f"deliveries stopped {len(found):,} times in the measure phase, the longest time for {at}"
+        yield f"deliveries stopped {times:,} times in the measure phase, the longest time for {at}"
+
+
+def _apart(intervals: Iterable[tuple[int, int]]) -> int:
+    """How many there are, if those that overlap count once: one pause stops several subscriptions."""
+    count, end_ns = 0, -1
+    for start_ns, until_ns in sorted(intervals):
+        count += start_ns > end_ns
+        end_ns = max(end_ns, until_ns)
+    return count
 
 
 def _own_delay(evidence: Evidence) -> Iterator[str]:

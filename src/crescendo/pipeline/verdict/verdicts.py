@@ -47,11 +47,11 @@ def _merged(run: list[Validity], of_slices: list[tuple[str, Validity]]) -> list[
     items = {item.name: item for item in run}
     for name, item in of_slices:
         known = items.get(item.name)
-        said = f"{name}: {item.detail}"
+        named = f"{name}: {item.detail}"
         if known is None:
-            items[item.name] = structs.replace(item, detail=said)
+            items[item.name] = structs.replace(item, detail=named)
         elif not item.holds:
-            items[item.name] = Validity(item.name, False, said if known.holds else f"{known.detail}; {said}")
+            items[item.name] = Validity(item.name, False, named if known.holds else f"{known.detail}; {named}")
     return [items[rule.name] for rule in RULES if rule.name in items]
 
 

@@ -33,6 +33,7 @@ class StudyPartResult(Struct, frozen=True):
     points: list[StudyPoint]
     page: str = ""
     reason: str = ""
+    remarks: list[str] = []
 
 
 class StudyDocument(Struct, frozen=True):
@@ -59,5 +60,5 @@ def read_study_document(directory: Path) -> StudyDocument:
         missing=f"{directory}: not a study, because it has no {STUDY_FILE}",
         version_field="schema",
         version=SCHEMA,
-        supported=f"{SCHEMA}; run the study again, which only computes it anew",
+        supported=f"{SCHEMA}; run the study again, which only recomputes it",
     )

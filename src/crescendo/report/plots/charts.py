@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crescendo.model.arrays import Floats
-from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, RATE, find_metric
+from crescendo.model.metrics import LATENCY_KINDS, PERCENTILES, RATE, find_metric, split_metric
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Check
 from crescendo.report import formats
@@ -99,7 +99,7 @@ def latency_chart(tables: Tables, axis: TimeAxis, checks: list[Check]) -> Chart 
     worst = format_ns(float(np.nanmax(lines.max_s)) * series.NS_PER_S)
     label = f"{kind.capitalize()} latency per second as p50, p99 and maximum; the worst message took {worst}"
     for statistic, check in _latency_bounds(checks, kind):
-        name = f"bound {statistic} {formats.bound(check.bound)}"
+        name = f"bound {_slice_of(check)}{statistic} {formats.bound(check.bound)}"
         label += f"; {name}"
         traces += filter(None, [bound_line(name, axis, check.limit / series.NS_PER_S, "%{y:.3s}s")])
     y_axis = log_axis(f"{kind} latency", traces, "y")
@@ -129,7 +129,7 @@ def spectrum_chart(tables: Tables, checks: list[Check]) -> Chart | None:
             percent = PERCENTILES.get(statistic)
             nines = 0.0 if percent is None else -math.log10(1 - percent / 100)
             if 0 < nines <= furthest:
-                name = f"bound {kind} {statistic} {formats.bound(check.bound)}"
+                name = f"bound {_slice_of(check)}{kind} {statistic} {formats.bound(check.bound)}"
                 traces.append(_bound_mark(name, nines, check.limit / series.NS_PER_S))
                 descriptions.append(name)
     layout = {"xaxis": nines_axis(furthest), "yaxis": log_axis("latency", traces, "y"), "hovermode": "closest"}
@@ -183,6 +183,12 @@ def _latency_bounds(checks: list[Check], kind: str) -> list[tuple[str, Check]]:
         if metric is not None and metric.latency is not None and metric.latency.kind == kind and check.limit > 0:
             found.append((metric.latency.statistic, check))
     return found
+
+
+def _slice_of(check: Check) -> str:
+    """The group, destination or protocol that the check judges, and a colon; empty for the whole run."""
+    name, _ = split_metric(check.metric)
+    return f"{name}: " if name else ""
 
 
 def judged_kind(tables: Tables) -> str | None:

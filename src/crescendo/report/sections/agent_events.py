@@ -56,7 +56,7 @@ def _grid(rows: list[EffectRow], tables: SmallTables) -> Grid:
                 row.source,
                 f"{tables.second(row.t_ns):,.2f} s",
                 _detail(row).handler,
-                _said(row),
+                _what(row),
                 formats.rate(row.rate_before),
                 formats.rate(row.rate_after),
             ]
@@ -66,7 +66,7 @@ def _grid(rows: list[EffectRow], tables: SmallTables) -> Grid:
     return Grid(columns, cells, names=5, scope="times", times=times)
 
 
-def _said(row: EffectRow) -> str:
+def _what(row: EffectRow) -> str:
     detail = _detail(row)
     match row.kind:
         case _ if row.kind == AGENT_SOURCE:

@@ -60,9 +60,9 @@ def _paragraph(number: int, row: RecoveryRow, tables: SmallTables) -> str:
     means = f" ({row.means})" if row.means else ""
     if not done.startswith(row.target):  # a name stays as it is
         done = f"{done[:1].upper()}{done[1:]}"
-    said = [f"Fault {number}: {done}{means} at {tables.second(row.start_ns):,.2f} s, {lasted}.", _noticed(row)]
-    said += [_stopped(row), _counted(row), _latency(row)]
-    return " ".join(sentence for sentence in said if sentence)
+    sentences = [f"Fault {number}: {done}{means} at {tables.second(row.start_ns):,.2f} s, {lasted}.", _noticed(row)]
+    sentences += [_stopped(row), _counted(row), _latency(row)]
+    return " ".join(sentence for sentence in sentences if sentence)
 
 
 def _noticed(row: RecoveryRow) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from crescendo.model.gauges import GAUGES
 from crescendo.record.manifest import Manifest
+from crescendo.record.stand_in import SENTENCE, stand_ins_of
 from crescendo.record.summary import Latency
 from crescendo.record.tables import HopRow, ReadingSummaryRow
 from crescendo.record.timeline import MEASURE
@@ -22,10 +23,6 @@ from crescendo.report.plots.network_picture import DrawnLink, DrawnNode, Point, 
 from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.section import Section
 
-STAND_IN = (
-    "A relay is a stand-in for a router: it routes by the same rules, but its figures say nothing about qpid-dispatch "
-    "or skupper-router."
-)
 _DEPTH, _MEMORY, _, _UNSETTLED, _ = GAUGES
 _RESPONSE = "response"
 _SMALLEST = 0.5  # what rounds to nothing is not drawn
@@ -76,7 +73,6 @@ class _Network(Struct, frozen=True):
     topology: str
     nodes: list[_Node]
     links: list[_Link]
-    stand_ins: int = 0
     routes: list[_Route] = []
 
 
@@ -114,7 +110,7 @@ def network_section(
     return Section(
         "network",
         "Network",
-        f"{lead} {STAND_IN}" if network.stand_ins else lead,
+        f"{lead} {SENTENCE}" if stand_ins_of(manifest.system) else lead,
         None,
         {"Nodes": _grid(network, readings), **_route_grids(network.routes)},
         picture=network_svg(nodes, links, places, " · ".join([network.topology, *_whole(latency)])),

@@ -12,6 +12,7 @@ from typing import Any
 from crescendo.record.tables import SpanRow
 from crescendo.report import formats
 from crescendo.report.plots.time_axis import Chart, plot_name
+from crescendo.report.plots.time_bars import mean_time_layout
 
 SEPARATOR = "/"
 BARS_DRAWN = 8
@@ -66,18 +67,8 @@ def request_breakdown(requests: list[RequestKind]) -> Chart:
     upwards = requests[:BARS_DRAWN][::-1]
     tiers = [tier for tier in _STYLES if any(tier in each.tiers for each in upwards)]
     tiers += sorted({tier for each in upwards for tier in each.tiers} - set(tiers))
-    axis = {
-        "title": {"text": "mean time"},
-        "tickformat": "~s",
-        "ticksuffix": "s",
-        "rangemode": "tozero",
-        "nticks": 5,
-        "tickangle": 0,
-        "fixedrange": True,
-    }
     names = [plot_name(each.whole.action, 20) for each in upwards]
-    name_axis = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
-    layout = {"xaxis": axis, "yaxis": name_axis, "hovermode": "closest", "bargap": 0.35, "barmode": "stack"}
+    layout = mean_time_layout(names) | {"barmode": "stack"}
     description = ". ".join(_description(each, tiers) for each in reversed(upwards))
     return Chart(
         {"data": [_bar(tier, upwards) for tier in tiers], "layout": layout}, f"Mean time by tier: {description}.", []

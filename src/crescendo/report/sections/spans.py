@@ -9,6 +9,7 @@ from crescendo.report import formats
 from crescendo.report.data.small_tables import SmallTables
 from crescendo.report.plots.jitter_chart import jitter_chart
 from crescendo.report.plots.time_axis import Chart, TimeAxis, plot_name
+from crescendo.report.plots.time_bars import mean_time_layout
 from crescendo.report.sections.evidence import Grid
 from crescendo.report.sections.request_breakdown import RequestKind, request_breakdown, requests_of
 from crescendo.report.sections.section import ROWS_SHOWN, Section
@@ -108,19 +109,8 @@ def _bars(rows: list[SpanRow]) -> Chart:
         "meta": {"tone": "blue"},
         "hovertemplate": "%{x:.3s}s<extra>%{customdata}</extra>",
     }
-    axis = {
-        "title": {"text": "mean time"},
-        "tickformat": "~s",
-        "ticksuffix": "s",
-        "rangemode": "tozero",
-        "nticks": 5,
-        "tickangle": 0,
-    }
-    # By position, not by name: two long names may be equal when they are shortened.
-    name_axis = {"title": {"text": ""}, "tickvals": list(range(len(upwards))), "ticktext": names, "fixedrange": True}
-    layout = {"xaxis": axis | {"fixedrange": True}, "yaxis": name_axis, "hovermode": "closest", "bargap": 0.35}
     description = "; ".join(f"{row.action} {formats.nanoseconds(row.statistics.mean_ns)}" for row in rows)
-    return Chart({"data": [bars], "layout": layout}, f"Mean time by action: {description}.", [])
+    return Chart({"data": [bars], "layout": mean_time_layout(names)}, f"Mean time by action: {description}.", [])
 
 
 def _tier_row(row: SpanRow, outcome: str) -> list[str]:

@@ -37,6 +37,7 @@ class _SystemFacts(Struct, frozen=True):
     version: Any = None
     format: Any = None
     topology: Any = None
+    stand_ins: Any = 0
     nodes: Any = ()
 
 
@@ -75,7 +76,8 @@ def _system(facts: _SystemFacts, experiment: Experiment | None) -> str:
     if facts.kind == _IMPORTED:
         return f"results of another tool ({facts.format or 'unknown format'})"
     if facts.topology:
-        return f"the network {facts.topology} of {formats.plural(len(facts.nodes), 'node')}"
+        network = f"the network {facts.topology} of {formats.plural(len(facts.nodes), 'node')}"
+        return f"{network}, with relays as stand-ins for routers" if facts.stand_ins else network
     if facts.kind:
         return f"{_SYSTEMS.get(str(facts.kind), facts.kind)} {facts.version or ''}".strip()
     url = None if experiment is None else experiment.system.url

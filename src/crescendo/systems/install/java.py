@@ -7,7 +7,6 @@ files can hold; and an HTTP management page that reports their health. Knows no 
 import os
 import re
 import shutil
-import subprocess
 from base64 import b64encode
 from dataclasses import replace
 from http import HTTPStatus
@@ -17,6 +16,7 @@ from urllib.parse import quote
 
 from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.urls import parse_url
+from crescendo.processes.java_version import java_version_of, major_version
 from crescendo.systems.base import Installation, SystemSettings
 
 HEAP_BYTES = 2**30
@@ -60,18 +60,12 @@ def with_java(installation: Installation, minimum: int) -> Installation:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None:
         raise ConfigError(f"this system needs Java and there is no java on the PATH; {cure}")
-    try:
-        answer = subprocess.run([found, "-version"], capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired) as err:
-        raise ConfigError(f"{found} cannot be run: {err}; {cure}") from err
-    match = re.search(r'version "((?:1\.)?(\d+)[^"]*)"', answer.stderr + answer.stdout)
-    if match is None:
-        output = (answer.stderr + answer.stdout).strip().splitlines() or [f"nothing, exit code {answer.returncode}"]
-        raise ConfigError(f"{found} does not print its version but {output[0]!r}; {cure}")
-    if int(match[2]) < minimum:
-        raise ConfigError(f"{found} is Java {match[1]}, and this system needs {minimum}; {cure}")
+    java = Path(found).resolve()
+    version = java_version_of(java, cure)
+    if major_version(version) < minimum:
+        raise ConfigError(f"{found} is Java {version}, and this system needs {minimum}; {cure}")
     # Resolved: the PATH often names a symbolic link, whose target may change.
-    return replace(installation, java=Path(found).resolve(), java_version=match[1])
+    return replace(installation, java=java, java_version=version)
 
 
 def jvm_command(installation: Installation, settings: SystemSettings, directory: Path) -> tuple[str, ...]:

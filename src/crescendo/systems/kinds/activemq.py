@@ -25,10 +25,10 @@ from crescendo.systems.base import (
     SystemSettings,
     numbered,
 )
-from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, escape_property, jvm_command
+from crescendo.systems.install.java import PROBE_QUEUE, escape_property, jvm_command
 from crescendo.systems.install.maven import ASSEMBLED, Release
 from crescendo.systems.install.postgresql_driver import driver_directory
-from crescendo.systems.kinds.broker_pair import PAIR, check_pair, node_directory, pair_ports
+from crescendo.systems.kinds.broker_pair import PairSettings, node_directory, pair_ports
 from crescendo.systems.kinds.database_beside import DATABASE, plan_database
 from crescendo.systems.kinds.java_broker import (
     ROLE,
@@ -60,6 +60,7 @@ _AGENT = "conf/jolokia-agent.properties"
 _AGENT_JAR = "jolokia-agent-jvm-2.1.2-javaagent.jar"
 _JOLOKIA_PATH = "/api/jolokia"
 _PROTOCOLS = (AMQP, STOMP, MQTT, OPENWIRE)
+_STORE = "kahadb"  # as the template calls it
 _TRANSPORTS = {OPENWIRE: ("tcp", "nio", "ssl")}
 """The schemes of its own protocol: plain, with a pool of threads, over TLS. Those of others contain their name."""
 _STANDS_BY = {
@@ -70,17 +71,13 @@ _POOL = "org.apache.activemq.transport.nio.SelectorManager"
 _HEALTH = "/read/org.apache.activemq:type=Broker,brokerName=crescendo,service=Health/CurrentStatus"
 
 
-class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ActiveMQSettings(PairSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of ActiveMQ Classic. `threads` serve all connections; without it, each connection has its own.
 
     With `failover` there are two brokers, which share a KahaDB store, or a PostgreSQL that is started with them.
     """
 
     failover: Literal["shared-store", "jdbc"] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_pair(self)
 
     @property
     def extra_ports(self) -> tuple[str, ...]:
@@ -89,8 +86,9 @@ class ActiveMQSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw
         return (*pair_ports(ActiveMQ.ports), *((DATABASE,) if self.failover == "jdbc" else ()))
 
     @property
-    def node_names(self) -> tuple[str, ...]:
-        return () if self.failover is None else PAIR
+    def node_data(self) -> Mapping[str, str]:
+        """With a database, it is the one that keeps the messages."""
+        return dict.fromkeys(self.node_names, _STORE) if self.failover == "shared-store" else {}
 
 
 class ActiveMQ(JavaBroker):
@@ -111,14 +109,13 @@ class ActiveMQ(JavaBroker):
     ) -> Blueprint:
         protocols = [name for name in _PROTOCOLS if speaks(settings, name)]
         assembled = installation.origin.startswith(ASSEMBLED)
-        numbers = (1, 2) if settings.failover else (1,)
         database = None
         if settings.failover == "jdbc":
             if assembled:
                 raise ConfigError("system.settings.failover: jdbc needs the distribution of ActiveMQ 5.18")
             database = plan_database(directory, ports[DATABASE], node_secret(settings, directory))
         files: dict[str, str] = {}
-        for number in numbers:
+        for number in settings.node_numbers:
             base = node_directory(directory, number)
             own = {
                 "conf/activemq.xml": render(
@@ -151,7 +148,7 @@ class ActiveMQ(JavaBroker):
             ports,
             protocols=protocols,
             files=files,
-            argv=[_argv(settings, installation, directory, number) for number in numbers],
+            argv=[_argv(settings, installation, directory, number) for number in settings.node_numbers],
             management_path=_JOLOKIA_PATH,
             secrets=frozenset(path for path in files if path.endswith(secret)),
             stands_by=_STANDS_BY.get(settings.failover or "", ()),

@@ -27,9 +27,10 @@ from crescendo.systems.base import (
     node_name,
     numbered,
 )
-from crescendo.systems.install.java import PROBE_QUEUE, JavaSettings, jvm_command
+from crescendo.systems.install.java import PROBE_QUEUE, jvm_command
 from crescendo.systems.install.maven import Release
-from crescendo.systems.kinds.broker_pair import PAIR, check_pair, node_directory, pair_ports
+from crescendo.systems.instance_dir import DATA
+from crescendo.systems.kinds.broker_pair import PairSettings, node_directory, pair_ports
 from crescendo.systems.kinds.java_broker import (
     ROLE,
     JavaBroker,
@@ -71,7 +72,7 @@ _OPTIONS = {
     OPENWIRE: {"protocols": "OPENWIRE"},
     CORE: {"protocols": "CORE"},
 }
-_CLUSTER = "cluster"
+_CLUSTER, _SHARED = "cluster", "shared"
 _STANDS_BY = {
     # It waits for the lock of the store; it has announced itself to the other broker.
     "shared-store": ("AMQ221034", "AMQ221031"),
@@ -80,22 +81,18 @@ _STANDS_BY = {
 _HEALTH = '/read/org.apache.activemq.artemis:broker="crescendo"/Started'
 
 
-class ArtemisSettings(JavaSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ArtemisSettings(PairSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Settings of Artemis: `threads` are the I/O threads of each acceptor; with `failover` there are two brokers."""
 
     failover: Literal["shared-store", "replication"] | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_pair(self)
 
     @property
     def extra_ports(self) -> tuple[str, ...]:
         return () if self.failover is None else (_CLUSTER, *pair_ports((*Artemis.ports, _CLUSTER)))
 
     @property
-    def node_names(self) -> tuple[str, ...]:
-        return () if self.failover is None else PAIR
+    def node_data(self) -> Mapping[str, str]:
+        return {name: name if self.failover == "replication" else _SHARED for name in self.node_names}
 
 
 class Artemis(JavaBroker):
@@ -115,9 +112,8 @@ class Artemis(JavaBroker):
         self, settings: ArtemisSettings, installation: Installation, directory: Path, ports: Mapping[str, int]
     ) -> Blueprint:
         protocols = [name for name in _OPTIONS if speaks(settings, name)]
-        numbers = (1, 2) if settings.failover else (1,)
         files: dict[str, str] = {}
-        for number in numbers:
+        for number in settings.node_numbers:
             base = node_directory(directory, number)
             own = {
                 "etc/broker.xml": render(
@@ -147,7 +143,7 @@ class Artemis(JavaBroker):
             ports,
             protocols=protocols,
             files=files,
-            argv=tuple(_argv(settings, installation, directory, number) for number in numbers),
+            argv=tuple(_argv(settings, installation, directory, number) for number in settings.node_numbers),
             management_path="/console/jolokia",
             secrets=frozenset(path for path in files if path.endswith(users_file("etc"))),
             stands_by=_STANDS_BY.get(settings.failover or "", ()),
@@ -161,8 +157,8 @@ class Artemis(JavaBroker):
 def _data(settings: ArtemisSettings, directory: Path, number: int) -> Path | str:
     """Where a broker keeps its messages: both in one place, or each in its own."""
     if settings.failover is None:
-        return "data"
-    return directory / "data" / (node_name(number) if settings.failover == "replication" else "shared")
+        return DATA
+    return directory / DATA / settings.node_data[node_name(number)]
 
 
 def _cluster(settings: ArtemisSettings, directory: Path, ports: Mapping[str, int], number: int) -> dict[str, str]:

@@ -30,6 +30,7 @@ from crescendo.systems.base import (
     numbered,
 )
 from crescendo.systems.install import packages
+from crescendo.systems.instance_dir import DATA
 from crescendo.systems.kinds.node_secret import node_secret
 from crescendo.systems.kinds.rabbitmq_cluster import cluster_formation, declare_quorum_queues
 from crescendo.systems.kinds.rabbitmq_files import (
@@ -88,6 +89,10 @@ class RabbitMQSettings(base.SystemSettings, frozen=True, forbid_unknown_fields=T
     def node_names(self) -> tuple[str, ...]:
         return tuple(node_name(number) for number in range(1, self.nodes + 1)) if self.nodes > 1 else ()
 
+    @property
+    def node_data(self) -> Mapping[str, str]:
+        return {name: name for name in self.node_names}
+
 
 class RabbitMQ:
     """RabbitMQ as a kind of system."""
@@ -134,7 +139,8 @@ class RabbitMQ:
             own |= {name: port for name, port in ports.items() if number == 1 and name not in own}  # those of TLS
             file = CONFIGURATION if number == 1 else f"{node_name(number)}.conf"
             files[file] = configuration(settings, directory, own) + cluster_formation(members)
-            environment = mapper_env | _environment(settings, directory, own, file)
+            data = directory / DATA / settings.node_data.get(node_name(number), "")
+            environment = mapper_env | _environment(settings, directory, data, own, file)
             script = (str(_script(installation.home)),)
             if settings.nodes == 1:
                 launches.append(Launch(self.name, script, environment))
@@ -184,7 +190,7 @@ def _erlang_name(ports: Mapping[str, int], number: int) -> str:
 
 
 def _environment(
-    settings: RabbitMQSettings, directory: Path, ports: Mapping[str, int], configuration_file: str
+    settings: RabbitMQSettings, directory: Path, data: Path, ports: Mapping[str, int], configuration_file: str
 ) -> dict[str, str]:
     arguments = "-kernel inet_dist_use_interface {127,0,0,1}"
     if settings.threads is not None:
@@ -197,7 +203,7 @@ def _environment(
         "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "no-advanced.config"),
         "RABBITMQ_CONF_ENV_FILE": str(directory / ENVIRONMENT),
         "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / PLUGINS),
-        "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+        "RABBITMQ_MNESIA_BASE": str(data),
         "RABBITMQ_LOG_BASE": str(directory / "logs"),
         "RABBITMQ_LOGS": "-",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments,

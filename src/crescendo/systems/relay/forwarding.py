@@ -3,7 +3,7 @@
 A message for an address goes to a receiver here, or over the cheapest way to a router that has one. Which one, the
 distribution of the address decides: closest, balanced (the least unsettled messages, costs included) or multicast.
 Messages of a routed link go to its other half. When a connection is lost, the messages that were unsettled on it are
-routed anew.
+routed again.
 """
 
 import time
@@ -164,7 +164,7 @@ class Forwarding:
         return connection.sendable(outlet.handle, length)
 
     def _send_copies(self, inlet: Inlet, batch: RoutedBatch) -> bool:
-        """Multicast: to everybody, at the pace of the slowest."""
+        """Multicast: to every consumer, as fast as the slowest one takes them."""
         outlets = [outlet for outlet, _ in self._candidates(inlet)]
         if not outlets:
             return False

@@ -47,7 +47,7 @@ class LinkState:
         return list(self._known.values())
 
     def advertise(self, neighbours: dict[str, int], addresses: list[str]) -> bool:
-        """State our own links and addresses anew; whether that changed anything."""
+        """Replace our own links and addresses; returns whether that changed anything."""
         own = self.own
         if own.neighbours == neighbours and own.addresses == sorted(addresses):
             return False

@@ -51,7 +51,7 @@ class Router:
             self.brokers.connected(peer)
 
     def lost(self, peer: RouterPeer) -> None:
-        """A connection has ended: route anew what was unsettled on it."""
+        """A connection has ended: what was unsettled on it is routed again."""
         inlets, outlets = list(peer.inlets.values()), list(peer.outlets.values())
         peer.inlets.clear()
         peer.outlets.clear()

@@ -15,7 +15,7 @@ from crescendo.topology.listener_ports import port_of
 
 
 class Access(Struct, frozen=True):
-    """The user of all brokers; without a user, everybody is let in. `role` is the role of this user in Artemis."""
+    """The user of all brokers; without a user, they accept every client. `role` is the role of this user in Artemis."""
 
     user: str = ""
     password: str = ""

@@ -32,8 +32,8 @@ def look(request: Request, name: str) -> dict[str, Any]:
     for state in states:
         for peer in state.host.peers:
             answer = answers.get(peer.id)
-            said = "not running" if answer is None else answer.state
-            rows.append({"peer": peer.id, "host": state.host.name, "state": state.fault or said})
+            answered = "not running" if answer is None else answer.state
+            rows.append({"peer": peer.id, "host": state.host.name, "state": state.fault or answered})
     return {"message": ", ".join(f"{row['peer']}: {row['state']}" for row in rows), "peers": rows}
 
 

@@ -87,7 +87,7 @@ def _shown(series: HistorySeries, runs: Path) -> dict[str, Any]:
     for metric, built in zip(series.metrics, found["metrics"], strict=True):
         built["latest"] = format_metric(metric.metric, metric.values[-1]) if metric.values else ""
         built["changes"] = [
-            said | _change(metric, each) for each, said in zip(metric.changes, built["changes"], strict=True)
+            plain | _change(metric, each) for each, plain in zip(metric.changes, built["changes"], strict=True)
         ]
     return found
 

@@ -95,7 +95,7 @@ class Connection(ClientPackets):
     # -- keeping and ending it -----------------------------------------------------------------------------------
 
     def heartbeat(self) -> None:
-        """The broker returns it. The first one also says how long either side may be silent; -1 is for ever."""
+        """The broker returns it. The first one also says how long either side may be silent; -1 is forever."""
         self._send(p.PingPacket(self._ttl_ms), PING_CHANNEL)
 
     def disconnect(self) -> int:

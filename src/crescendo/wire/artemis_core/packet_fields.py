@@ -24,8 +24,8 @@ from crescendo.wire.artemis_core.primitives import (
     Reader,
     encode_name,
     encode_nullable_name,
-    encode_nullable_word,
-    encode_word,
+    encode_nullable_string,
+    encode_string,
 )
 from crescendo.wire.java_primitives import BYTE, INT, LONG, encode_boolean
 
@@ -47,8 +47,8 @@ Int = Annotated[int, "int"]
 Long = Annotated[int, "long"]
 Name = Annotated[str, "name"]
 NullableName = Annotated[str | None, "nullable name"]
-Word = Annotated[str, "word"]
-NullableWord = Annotated[str | None, "nullable word"]
+String = Annotated[str, "string"]
+NullableString = Annotated[str | None, "nullable string"]
 OptionalBoolean = Annotated[bool | None, "nullable boolean", OPTIONAL]
 OptionalInt = Annotated[int | None, "nullable int", OPTIONAL]
 OptionalLong = Annotated[int | None, "nullable long", OPTIONAL]
@@ -184,8 +184,8 @@ _KINDS: dict[Any, tuple[Callable[[PacketReader], Any], Callable[[Any], bytes], i
     "nullable long": _nullable(PacketReader.long, LONG.pack),
     "name": (PacketReader.name, encode_name, None),
     "nullable name": (PacketReader.nullable_name, encode_nullable_name, None),
-    "word": (PacketReader.word, encode_word, None),
-    "nullable word": (PacketReader.nullable_word, encode_nullable_word, None),
+    "string": (PacketReader.string, encode_string, None),
+    "nullable string": (PacketReader.nullable_string, encode_nullable_string, None),
     "names": (_read_names, lambda names: INT.pack(len(names)) + b"".join(map(encode_name, names)), None),
     "routing types": (_read_routing_types, lambda types: INT.pack(len(types)) + bytes(types), None),
     "content": (PacketReader.binary, lambda octets: INT.pack(len(octets)) + bytes(octets), None),

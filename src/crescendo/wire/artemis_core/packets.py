@@ -18,7 +18,7 @@ from crescendo.wire.artemis_core.packet_fields import (
     Name,
     Names,
     NullableName,
-    NullableWord,
+    NullableString,
     OptionalBoolean,
     OptionalInt,
     OptionalLong,
@@ -26,7 +26,7 @@ from crescendo.wire.artemis_core.packet_fields import (
     Packet,
     RoutingTypes,
     Since,
-    Word,
+    String,
     packet,
 )
 
@@ -86,7 +86,7 @@ class ExceptionPacket(Packet, frozen=True):
     """Why a request or a message was refused."""
 
     code: Int = 0
-    reason: NullableWord = None
+    reason: NullableString = None
     correlation: Annotated[int | None, "long", OPTIONAL] = None
 
 
@@ -106,23 +106,23 @@ class PacketsConfirmed(Packet, frozen=True):
 
 @packet(30)
 class CreateSession(Packet, frozen=True):
-    name: Word
+    name: String
     channel: Long
     version: Int
-    user: NullableWord = None
-    password: NullableWord = None
+    user: NullableString = None
+    password: NullableString = None
     min_large_bytes: Int = 2**31 - 1
     xa: Boolean = False
     commits_sends: Boolean = True  # on its own, as it does for sessions without transactions
     commits_acks: Boolean = True
     confirmation_window: Int = -1
     pre_acknowledge: Boolean = False
-    default_address: NullableWord = None
+    default_address: NullableString = None
 
 
 @packet(-18)
 class CreateSessionV2(CreateSession, frozen=True):
-    client_id: NullableWord = None
+    client_id: NullableString = None
 
 
 @packet(31)

@@ -22,7 +22,7 @@ class Proposal(NamedTuple):
 
     version: int = LAST_VERSION
     max_frame_bytes: int = MAX_FRAME_BYTES
-    inactivity_ms: int = 0  # how long either peer may be silent; 0 is for ever
+    inactivity_ms: int = 0  # how long either peer may be silent; 0 is forever
 
 
 class Agreement(NamedTuple):
@@ -30,7 +30,7 @@ class Agreement(NamedTuple):
 
     version: int
     max_frame_bytes: int  # the largest frame that either peer may send
-    inactivity_ms: int  # how long either peer may be silent; 0 is for ever
+    inactivity_ms: int  # how long either peer may be silent; 0 is forever
     provider: str  # what the peer calls itself
 
 

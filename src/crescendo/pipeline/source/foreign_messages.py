@@ -17,7 +17,7 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 Text = Annotated[str, Meta(max_length=1000)]
 
 
-class OthersRun(Struct, frozen=True):
+class ForeignRun(Struct, frozen=True):
     """How many messages of one other run; its name is empty where nobody knows it."""
 
     tag: Text
@@ -25,13 +25,13 @@ class OthersRun(Struct, frozen=True):
     run: Text = ""
 
 
-class OthersMessages(Struct, frozen=True):
+class ForeignMessages(Struct, frozen=True):
     """Messages at one address that are not of this run."""
 
     address: Text
     messages: Count
     unstamped: Count = 0  # not one of ours
-    runs: list[OthersRun] = []
+    runs: list[ForeignRun] = []
     purged: bool = False
     before: bool = False  # seen before the run, by a look that takes one message at most
 
@@ -43,7 +43,7 @@ class OthersMessages(Struct, frozen=True):
         return " and ".join([*named, *more, *(["another program"] if self.unstamped else [])])
 
 
-def others_messages(event_files: list[str]) -> list[OthersMessages]:
+def foreign_messages(event_files: list[str]) -> list[ForeignMessages]:
     """What receivers recorded about messages of others; events that cannot be read are left out."""
     if not event_files:
         return []
@@ -53,7 +53,7 @@ def others_messages(event_files: list[str]) -> list[OthersMessages]:
     found = []
     for row in table.to_pylist():
         try:
-            others = msgspec.json.decode(row[c.DETAIL], type=OthersMessages)
+            others = msgspec.json.decode(row[c.DETAIL], type=ForeignMessages)
         except (msgspec.MsgspecError, TypeError):
             continue
         found.append(msgspec.structs.replace(others, before=row[c.KIND] == HELD_BEFORE))
