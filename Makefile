@@ -78,12 +78,14 @@ $(SYSTEM_SETUP): $(SETUP) .ci/packages
 	@for kind in rabbitmq mosquitto; do $(BIN)/crescendo system install $$kind || exit; done
 	@touch $@
 
-$(JAVA_SYSTEM_SETUP): $(SETUP)
+$(JAVA_SYSTEM_SETUP): $(SETUP) src/crescendo/systems/install/postgresql.py
 	@for kind in activemq artemis qpid-broker-j jms-clients postgresql-driver; do $(BIN)/crescendo system install $$kind || exit; done
+	@$(BIN)/crescendo system install postgresql --version 13
 	@touch $@
 
-$(SOAK_SETUP): $(SETUP)
+$(SOAK_SETUP): $(SETUP) src/crescendo/systems/install/postgresql.py
 	@# A real scraper for the dashboard. The service of the package is not started.
 	@command -v prometheus >/dev/null || $(BIN)/python -c \
 	  "from crescendo.systems.install.packages import install_package; install_package('prometheus', None, print)"
+	@for version in 14 15 17; do $(BIN)/crescendo system install postgresql --version $$version || exit; done
 	@touch $@

@@ -1,22 +1,27 @@
 """How many useful requests per second does MLMQ serve, how fast, and how does that scale?
 
 The seed's mix of 61 clients without waits on one and two brokers, with batching on and off, and on the seed's six; the
-rate of the database alone at the brokers' own mean batch; the response time at the seed's own load, by tiers; and
-tables and a plot over clients, workers, connections and brokers. Useful: not an empty answer. All in one run, durable,
-on one machine for clients, brokers and database together. The seed's figures: 1,673 requests per second, 24 ms median.
+rate of the database alone at the brokers' own mean batch; the response time at the seed's own load, by tiers; messages
+in batches and one by one, beside PgQueuer and a plain loop on the same server; the rate while somebody holds an old
+snapshot; and tables and a plot over clients, workers, connections and brokers. Useful: not an empty answer. All in one
+run, durable, on one machine for clients, brokers and database together. The seed's figures: 1,673 requests per second,
+24 ms median.
 
 SECONDS in the environment sets how long each point is measured.
 """
 
 import asyncio
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench.mlmq_load import Result, measure, mix
+from bench import mlmq_peers
+from bench.mlmq_load import Result, brokers, measure, mix
+from bench.results import compare
 from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.database_pool import open_pool
 from crescendo.mlmq.broker.settings import BrokerSettings
@@ -32,6 +37,10 @@ CONTENT = b"x" * 200
 DEFAULTS = BrokerSettings()
 CLIENTS, WORKERS, CONNECTIONS, BROKERS = (1, 4, 15, 61, 150, 300), (1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 6)
 PLOT = Path("mlmq-growth.html")
+TRIALS = 3
+PEER_LOADS = ((1, 30), (50, 4))  # messages a request, pairs of a producer and a consumer
+PEERS_WANTED = {1: {"plain loop": 5.0, "PgQueuer": 5.0}, 50: {"plain loop": 0.7, "PgQueuer": None}}
+BATCHED_WANTED = 60_000
 
 
 def show(name: str, result: Result) -> None:
@@ -116,6 +125,37 @@ def _response(url: str, count: int) -> None:
     print(f"  median ÷ the seed's {SEED_MEDIAN_MS:g} ms = {result.send_ms / SEED_MEDIAN_MS:.2f}, wanted 0.20")
 
 
+def peers(url: str) -> None:
+    """Messages per second that were sent and taken, one a request and 50, in turns with other queues."""
+    asyncio.run(_peers(url))
+
+
+async def _peers(url: str) -> None:
+    for batch, pairs in PEER_LOADS:
+        found: dict[str, list[float]] = {"MLMQ": [], "plain loop": [], "PgQueuer": []}
+        for _ in range(TRIALS):
+            with brokers(url, 1) as addresses:
+                address = addresses[0]["url"].removeprefix("mlmq://")
+                found["MLMQ"].append(await mlmq_peers.mlmq(address, batch, pairs, POINT_SECONDS))
+            found["plain loop"].append(await mlmq_peers.plain_loop(url, batch, pairs, POINT_SECONDS))
+            found["PgQueuer"].append(await mlmq_peers.pgqueuer(url, batch, pairs, POINT_SECONDS))
+        print(f"messages per second, {batch} a request, {pairs} producers and {pairs} consumers")
+        for peer, wanted in PEERS_WANTED[batch].items():
+            what = f"MLMQ, {batch} messages a request"
+            compared = compare(
+                "mlmq", what, "messages/s", peer, list(zip(found["MLMQ"], found[peer], strict=True)),
+                wanted=wanted, less_is_better=False,
+            )  # fmt: skip
+            print(
+                f"  MLMQ {compared.ours:,.0f} ÷ {peer} {compared.theirs:,.0f} = {compared.ratio:.2f} "
+                f"({min(compared.ratios):.2f} to {max(compared.ratios):.2f}), wanted {wanted}",
+                flush=True,
+            )
+        if batch > 1:
+            rate = statistics.median(found["MLMQ"])
+            print(f"  MLMQ ÷ {BATCHED_WANTED:,} wanted = {rate / BATCHED_WANTED:.2f}")
+
+
 def growth(url: str) -> None:
     """One knob at a time, the others at their defaults."""
     clients: Callable[[int], Result] = lambda n: measure(  # noqa: E731
@@ -153,7 +193,7 @@ def plot(points: dict[str, list[tuple[int, Result]]]) -> None:
     print(f"plot  {PLOT}")
 
 
-PARTS = {"throughput": throughput, "response": response, "growth": growth}
+PARTS = {"throughput": throughput, "response": response, "peers": peers, "growth": growth}
 
 
 def main(names: tuple[str, ...] = tuple(PARTS)) -> None:

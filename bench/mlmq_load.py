@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import asyncpg
 import psutil
 import uvloop
 
@@ -106,6 +107,8 @@ class Result:
     send_ms: float
     tiers_ms: dict[str, float]
     cpu_us: dict[str, float]  # per useful request
+    wal_bytes: float  # per request that was answered
+    wal_syncs: float
 
     @property
     def breakup(self) -> str:
@@ -113,7 +116,12 @@ class Result:
 
     @property
     def costs(self) -> str:
-        return ", ".join(f"{name} {value:.0f}" for name, value in self.cpu_us.items())
+        parts = ", ".join(f"{name} {value:.0f}" for name, value in self.cpu_us.items())
+        return f"{self.cpu_total_us:.0f} = {parts}; WAL {self.wal_bytes:.0f} B, {self.wal_syncs:.3f} fsyncs a request"
+
+    @property
+    def cpu_total_us(self) -> float:
+        return sum(self.cpu_us.values())
 
 
 def mix(wait: str = "0s") -> list[dict[str, Any]]:
@@ -145,6 +153,7 @@ def brokers(url: str, count: int, **settings: int) -> Iterator[list[dict[str, st
 
 def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int = 1, **settings: int) -> Result:
     """Run one load on `count` brokers."""
+    wal_before = asyncio.run(_wal(url))
     with brokers(url, count, **settings) as addresses:
         counter = RequestCounter()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -154,6 +163,7 @@ def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int 
                 )
             )
         requests, statements = map(sum, zip(*(_statements(address["http"]) for address in addresses), strict=True))
+    wal_after = asyncio.run(_wal(url))
     sends = list(zip(*counter.sends, strict=True)) or [(0,)] * (1 + len(TIERS))
     medians = [median(column) / 1e6 for column in sends]
     begun, ended = counter.cpu
@@ -165,6 +175,7 @@ def measure(url: str, clients: list[dict[str, Any]], seconds: float, count: int 
         medians[0],
         dict(zip(TIERS, medians[1:], strict=True)),
         {name: (spent - begun[name]) / max(counter.counted[OK], 1) * 1e6 for name, spent in ended.items()},
+        *((after - before) / max(requests, 1) for before, after in zip(wal_before, wal_after, strict=True)),
     )
 
 
@@ -194,6 +205,16 @@ async def _run_workload(
     if found.violations or found.unresolved:
         raise SystemExit(f"messages are not conserved: {found.violation_texts} {found.unresolved_texts}")
     return seconds
+
+
+async def _wal(url: str) -> tuple[int, int]:
+    """Bytes of WAL and fsyncs of the server so far."""
+    connection = await asyncpg.connect(url)
+    try:
+        written, synced = await connection.fetchrow("SELECT wal_bytes::bigint, wal_sync FROM pg_stat_wal")
+        return written, synced
+    finally:
+        await connection.close()
 
 
 def _statements(http: str) -> tuple[int, int]:

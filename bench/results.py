@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from crescendo.run import host_facts
 
-PEERS = ("python-qpid-proton", "pika", "paho-mqtt", "stomp.py", "duckdb")
+PEERS = ("python-qpid-proton", "pika", "paho-mqtt", "stomp.py", "duckdb", "pgqueuer")
 """Packages of other authors that we are compared with."""
 
 

@@ -18,7 +18,7 @@ from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.processes.log_tail import open_log
 from crescendo.systems.base import Installation, SystemKind
-from crescendo.systems.install import jms_clients, postgresql_driver
+from crescendo.systems.install import jms_clients, postgresql, postgresql_driver
 from crescendo.systems.registry import all_kinds, system_of
 from crescendo.systems.settings import protocols_of
 
@@ -66,8 +66,8 @@ def install(
 ) -> int:
     """Install a system: the distribution's package or a Maven artifact. Does nothing if it is already installed.
 
-    Not systems: `jms-clients`, which `client: jms` in an experiment needs, and `postgresql-driver`, for a pair of
-    ActiveMQ brokers that share a database.
+    Not systems: `jms-clients`, which `client: jms` in an experiment needs; `postgresql-driver`, for a pair of ActiveMQ
+    brokers that share a database; and `postgresql`, another version of the database that MLMQ embeds.
     """
     with Progress() as progress:
         found = _install(kind, version, progress)
@@ -87,6 +87,8 @@ def install(
 
 
 def _install(kind: str, version: str | None, progress: Callable[[str], None]) -> Installation:
+    if kind == postgresql.NAME:
+        return postgresql.install_postgresql(version, progress)
     if kind not in _BESIDE_SYSTEMS:
         return system_of(kind).install(version, progress)
     if version is not None:

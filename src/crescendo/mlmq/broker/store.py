@@ -37,6 +37,7 @@ _DOUBT_S = 5.0  # so long a check alone does not refute a rejected request: a fu
 _CLOSE_S = 5.0
 _HOUSEKEEPING_S = 1.0
 _RECEIPT_BYTES = 16 * 2**20  # so that a rotation copies and reads little
+_MOST_LEFT, _LEAST_DEAD = 10_000, 20_000  # messages: a compaction takes milliseconds, and is worth it
 
 
 class Store:
@@ -153,14 +154,15 @@ class Store:
             log.warning("a crash of the database will lose acknowledged messages: %s", "; ".join(problems))
 
     async def housekeeping(self) -> None:
-        """Rotate the receipts when they have grown."""
+        """Rotate the receipts when they have grown, and get rid of rows that an old snapshot keeps."""
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
             if self._database is not None:
                 try:
                     await self._database.rotate_receipts(_RECEIPT_BYTES, self._settings.forget_after / 1e9)
+                    await self._database.compact_messages(_MOST_LEFT, _LEAST_DEAD)
                 except CrescendoError as err:
-                    log.debug("receipts were not rotated: %s", err)  # the health check tells the reason
+                    log.debug("the tables were not tidied: %s", err)  # the health check tells the reason
 
     def _fail(self, err: Exception) -> None:
         text = str(err) or type(err).__name__

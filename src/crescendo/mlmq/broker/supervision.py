@@ -5,6 +5,7 @@ answered, then the broker ends. A second signal stops it at once. Assembles noth
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -53,6 +54,7 @@ async def supervise(
         if not starting.done():  # stopped while waiting for the database
             return True
         starting.result()
+        gc.freeze()  # what was imported stays: no collection need look at it again
         announce(broker)
         watching = loop.create_task(_watch(commands, settings.command_poll / 1e9, stop, is_database_alive))
         await asyncio.wait({watching, stopping}, return_when=asyncio.FIRST_COMPLETED)

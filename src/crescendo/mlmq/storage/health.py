@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 from crescendo.mlmq.storage.failures import translated_errors
 
 # What every session of a broker asks for, whatever the defaults of the database or the account are.
-SESSION_SETTINGS = {"synchronous_commit": "on", "default_transaction_isolation": "read committed"}
+SESSION_SETTINGS = {
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    # The procedures forbid plans by making them look expensive, and what looks expensive would be compiled each time.
+    "jit": "off",
+}
 
 _UNSAFE_SETTINGS = """
 SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'

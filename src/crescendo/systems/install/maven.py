@@ -203,14 +203,14 @@ def fetch(
     """Download one artifact into a directory with Maven. Without a pom.xml there, Maven does nothing else."""
     run_maven(
         f"{_PLUGIN}:copy",
-        f"-Dartifact={group}:{artifact}:{version}:{packaging}:{classifier}",
+        f"-Dartifact={':'.join(filter(None, (group, artifact, version, packaging, classifier)))}",
         f"-DoutputDirectory={directory}",
         directory=directory,
         what=f"{artifact} {version}",
         missing=f"no Maven repository has {group}:{artifact}:{version} as {packaging}; request another version",
         progress=progress,
     )
-    archive = directory / f"{artifact}-{version}-{classifier}.{packaging}"
+    archive = directory / f"{'-'.join(filter(None, (artifact, version, classifier)))}.{packaging}"
     if not archive.exists():
         raise ConfigError(f"Maven could not fetch {artifact} {version}: it fetched nothing")
     return archive
