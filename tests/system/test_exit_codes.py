@@ -25,7 +25,7 @@ def test_every_error_is_one_sentence_and_an_exit_code(
     def read_summary(_run_dir: Path) -> NoReturn:
         raise ended
 
-    monkeypatch.setattr("crescendo.record.summary.read_summary", read_summary)
+    monkeypatch.setattr("crescendo.report.page_of_directory.read_summary", read_summary)
     monkeypatch.setattr("sys.argv", ["crescendo", "report", "somewhere"])
     with pytest.raises(SystemExit) as left:
         main()

@@ -23,9 +23,9 @@ from crescendo.pipeline.latency.histogram_table import message_histogram
 from crescendo.pipeline.ledger.block_sums import block_sums
 from crescendo.pipeline.source.connections import ConnectionsOfRuns
 from crescendo.pipeline.source.ingest import ONE_PARTITION_ROWS, Frames
+from crescendo.pipeline.source.local_rows import given_rows, read_here
 from crescendo.pipeline.source.moments import TimelinesOfRuns
 from crescendo.pipeline.source.run_slices import SliceColumns
-from crescendo.pipeline.source.small_tables import given_rows, read_here
 from crescendo.pipeline.spark.evaluation import is_interpreted
 from crescendo.pipeline.spark.parallel_jobs import run_parallel
 from crescendo.pipeline.spark.settings import on_this_machine

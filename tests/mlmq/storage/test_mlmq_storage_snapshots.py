@@ -97,7 +97,7 @@ def test_dead_rows_that_an_old_snapshot_keeps_make_no_dequeue_slower(database_ur
 
 
 def test_nobody_waits_behind_a_transaction_that_has_read_our_tables(database_url: str) -> None:
-    """A backup reads all tables and stays for hours. Whoever waited for it would stop all requests that come later."""
+    """A backup reads all tables and stays for hours. A session that waited for it would stop all later requests."""
 
     async def work(pool: Any, database: Database) -> None:
         client, queue = await client_and_queue(database)

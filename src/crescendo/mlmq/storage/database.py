@@ -145,7 +145,7 @@ class Database:
             return str(await self._pool.fetchval("SELECT mlmq.rotate_receipts($1, $2)", max_bytes, forget_s))
 
     async def compact_messages(self, most_left: int, least_dead: int) -> str:
-        """Get rid of rows that an old snapshot keeps, if there are so many and few others; see the procedure."""
+        """Remove rows that only an old snapshot keeps, if they are many and the others few; see the procedure."""
         with translated_errors():
             return str(await self._pool.fetchval("SELECT mlmq.compact_messages($1, $2)", most_left, least_dead))
 

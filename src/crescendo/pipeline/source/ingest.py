@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from crescendo.pipeline.source.host_times import on_conductors_clock
-from crescendo.pipeline.source.small_tables import given_rows, read_here
+from crescendo.pipeline.source.local_rows import given_rows, read_here
 from crescendo.pipeline.spark.evaluation import is_interpreted
 from crescendo.pipeline.storage.hadoop import HadoopLocation
 from crescendo.pipeline.storage.locations import Directory, Location

@@ -1,8 +1,8 @@
 -- What an old snapshot of somebody else may cost: rows that nobody sees any more cannot be vacuumed, and every dequeue
 -- passes those of its queue. And a transaction that has read our tables may hold their locks for hours.
 
--- Whether another transaction has held a lock on this table for longer than requests take. Who waits for such a lock
--- stops everybody who comes after him. An account that may not see the age of transactions takes them for old.
+-- Whether another transaction has held a lock on this table for longer than requests take. A session that waits for
+-- such a lock stops all that come after it. An account that may not see the age of transactions takes them for old.
 CREATE FUNCTION mlmq.is_held(held regclass) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
@@ -14,7 +14,7 @@ LANGUAGE sql STABLE AS $$
     )
 $$;
 
--- As before, but nobody waits behind it for a lock that somebody else will not give.
+-- As before, but no request waits behind it for a lock that another session will not give.
 DO $$
 DECLARE
     body text := pg_get_functiondef('mlmq.rotate_receipts'::regproc);
