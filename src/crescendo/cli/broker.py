@@ -8,22 +8,16 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crescendo.cli.options import Json
-from crescendo.processes.die_with_parent import die_with_parent
 
 if TYPE_CHECKING:
     from crescendo.mlmq.broker.server import Broker
-    from crescendo.mlmq.broker.settings import BrokerSettings
-
-R = TypeVar("R")
-_SPARE_CONNECTIONS = 16  # for LISTEN/NOTIFY, for schema migration, and for an operator with psql
 
 
 def broker(
@@ -58,10 +52,11 @@ def broker(
     Prints its address when it is ready. On SIGTERM or Ctrl-C it finishes the requests it has accepted.
     """
     from crescendo.cli.secret_options import database_settings
-    from crescendo.mlmq import postgres
-    from crescendo.mlmq.broker.database_pool import database_url
+    from crescendo.mlmq.broker.database_pool import describe
+    from crescendo.mlmq.broker.own_database import database_of, run_to_end
     from crescendo.mlmq.broker.settings import load_settings
     from crescendo.mlmq.broker.store import prepare
+    from crescendo.mlmq.broker.supervision import supervise
 
     given = {
         **database_settings(database, database_file),
@@ -72,50 +67,20 @@ def broker(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     # Until the broker serves, and while the embedded server stops, SIGTERM too must shut everything down.
     signal.signal(signal.SIGTERM, _interrupt)
-    if url := database_url(settings):
-        return _with_database(settings, url, init, as_json, lambda: True)
-    server = postgres.start(
-        Path(settings.data) if settings.data else None,
-        max_connections=settings.connections + _SPARE_CONNECTIONS,
-        on_fork=die_with_parent(),
-    )
-    try:
-        url = server.url()
-        _run(prepare(url, settings))
-        return _with_database(settings, url, init, as_json, lambda: server.is_alive)
-    finally:
-        server.stop()
+    with database_of(settings) as (url, is_alive):
+        if init:
+            applied = run_to_end(prepare(url, settings))
+            print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'already up to date'}")
+            return 0
 
+        def announce(started: "Broker") -> None:
+            address, http = started.address, started.http.address
+            document = {"url": f"mlmq://{address}", "http": f"http://{http}", "database": describe(url)}
+            line = f"serving mlmq://{address}, health and metrics at http://{http}, database {describe(url)}"
+            print(json.dumps(document) if as_json else line, flush=True)
 
-def _with_database(
-    settings: "BrokerSettings", url: str, init: bool, as_json: bool, is_alive: Callable[[], bool]
-) -> int:
-    from crescendo.mlmq.broker.database_pool import describe
-    from crescendo.mlmq.broker.store import prepare
-    from crescendo.mlmq.broker.supervision import supervise
-
-    if init:
-        applied = _run(prepare(url, settings))
-        print(f"{describe(url)} is ready, {f'{applied} migrations applied' if applied else 'already up to date'}")
-        return 0
-
-    def announce(started: "Broker") -> None:
-        address, http = started.address, started.http.address
-        document = {"url": f"mlmq://{address}", "http": f"http://{http}", "database": describe(url)}
-        line = f"serving mlmq://{address}, health and metrics at http://{http}, database {describe(url)}"
-        print(json.dumps(document) if as_json else line, flush=True)
-
-    drained = _run(supervise(settings, url, announce=announce, is_database_alive=is_alive))
-    return 0 if drained else 1
-
-
-def _run(coroutine: Coroutine[Any, Any, R]) -> R:
-    import asyncio
-
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(coroutine)
+        drained = run_to_end(supervise(settings, url, announce=announce, is_database_alive=is_alive))
+        return 0 if drained else 1
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

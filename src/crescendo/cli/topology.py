@@ -266,23 +266,18 @@ def _secret(path: Path) -> str:
 
 
 def _schema(network: "Network", given: Path | None) -> "RouterSchema | None":
-    """The given schema, or that of the installed router; without one, attributes cannot be checked."""
-    from crescendo.topology.render import DEFAULT_ROUTER
-    from crescendo.topology.rendering.router_schema import read_schema
-    from crescendo.topology.rendering.routers import FILES, installed_schema
+    """The schema to check the network's routers with; without one, their attributes cannot be checked."""
+    from crescendo.topology.render import routers_of
+    from crescendo.topology.rendering.routers import schema_for
 
-    if given is not None:
-        return read_schema(given)
-    programs = {node.program or DEFAULT_ROUTER for node in network.graph.nodes if node.type == "router"} & set(FILES)
-    for program in sorted(programs):
-        if (found := installed_schema(program)) is not None:
-            return read_schema(found)
-    if programs:
+    routers = routers_of(network)
+    found = schema_for(routers, given)
+    if found is None and routers:
         print(
             "crescendo: without the router's schema its sections and attributes are not checked; give --schema",
             file=sys.stderr,
         )
-    return None
+    return found
 
 
 def variables_text(document: dict[str, Any], written_as: VariablesFormat) -> str:

@@ -4,10 +4,8 @@ On a terminal the latest periods are shown in a table that is redrawn. Elsewhere
 closed: from then on it cannot change.
 """
 
-import signal
-import sys
+from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -19,16 +17,12 @@ from crescendo.cli.terminal import Progress
 from crescendo.model.errors import ConfigError
 from crescendo.model.units import format_ns
 from crescendo.pipeline.live.snapshot import LiveTotals, Period, Snapshot
-from crescendo.pipeline.live.watcher_process import FROM_STDIN, READY
-from crescendo.record.manifest import read_manifest
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 _ROWS = 15
 _MIN_NS = 10**8
-_CORES = 1  # leave the others to the run
-_JAVA = ("-XX:TieredStopAtLevel=1",)  # the C1 compiler takes a third less CPU from the run, and is fast enough
 
 
 def watch(
@@ -49,37 +43,13 @@ def watch(
     """
     period_ns = _whole_us(period, "--period", min_ns=_MIN_NS)
     late_after_ns = _whole_us(late_after, "--late-after")
-    if run != FROM_STDIN:
-        read_manifest(Path(run))  # reject a directory that is not a recording before Spark starts
-    from crescendo.pipeline.live.warm_up import warm_up
-    from crescendo.pipeline.live.watch import watch as follow
-    from crescendo.pipeline.spark.java import use_java
-    from crescendo.pipeline.spark.session import close_session, open_session
-    from crescendo.run.interruption import Interruption
+    from crescendo.run.live_watch import live_watch
 
-    use_java()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with Progress() as progress:
-        progress("starting Spark")
-        spark = open_session(cores=_CORES, memory="1g", java_options=_JAVA)
-    try:
-        if run == FROM_STDIN:
-            warm_up(spark)
-            print(READY, flush=True)
-            run = sys.stdin.readline().strip()
-            if not run:
-                return 0  # the run was cancelled
-        with Interruption() as interruption, View(as_json) as view:  # after Spark, which installs its own handler
-            follow(
-                Path(run),
-                spark,
-                view,
-                period_ns=period_ns,
-                late_after_ns=late_after_ns,
-                stop_requested=lambda: interruption.asked,
-            )
-    finally:
-        close_session(spark)
+    with ExitStack() as opened:
+        with Progress() as progress:
+            progress("starting Spark")
+            follow = opened.enter_context(live_watch(run, period_ns=period_ns, late_after_ns=late_after_ns))
+        follow(View(as_json))
     return 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from crescendo.model.errors import ConfigError
 from crescendo.topology.generate import Network
-from crescendo.topology.graph import BROKER, CLIENT, GraphNode
+from crescendo.topology.graph import BROKER, CLIENT, ROUTER, GraphNode
 from crescendo.topology.rendering.access import Access, NodeVariables
 from crescendo.topology.rendering.activemq import activemq_files
 from crescendo.topology.rendering.artemis import artemis_files
@@ -50,6 +50,11 @@ def node_files(
     if program in FILES:
         return router_files(program, node.id, variables, access, schema)
     return relay_files(node.id, variables, access)
+
+
+def routers_of(network: Network) -> set[str]:
+    """The router programs of the network whose configuration follows a schema."""
+    return {node.program or DEFAULT_ROUTER for node in network.graph.nodes if node.type == ROUTER} & set(FILES)
 
 
 def needs_user(network: Network) -> bool:

@@ -5,6 +5,7 @@ Passwords stand in a file of their own, which the configuration names.
 """
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from crescendo.topology.rendering.router_schema import (
     RouterSchema,
     check_variables,
     find_schema,
+    read_schema,
     schema_of_variables,
     template_of,
 )
@@ -24,6 +26,12 @@ FILES = {"qpid-dispatch": "qdrouterd.conf", "skupper-router": "skrouterd.conf"}
 DIRECTORIES = {"qpid-dispatch": "/etc/qpid-dispatch", "skupper-router": "/etc/skupper-router"}
 PROGRAMS = {"qpid-dispatch": ("qdrouterd", "qdrouter.json"), "skupper-router": ("skrouterd", "skrouter.json")}
 PASSWORD_FILE = "broker-password"  # noqa: S105 - a file name
+
+
+def schema_for(programs: Iterable[str], given: Path | None) -> RouterSchema | None:
+    """The given schema, or that of the first of these programs that is installed."""
+    found = (given, *map(installed_schema, sorted(programs)))
+    return next((read_schema(path) for path in found if path is not None), None)
 
 
 def installed_schema(program: str) -> Path | None:
