@@ -67,7 +67,9 @@ class LabView:
             answers = self._client.ping(scope, timeout_s)
             for identity, pong, round_trip_ns in answers:
                 self._processes[name, identity.session] = _seen(scope, identity, pong, round_trip_ns)
-            if not answers and name != self._client.lab.scope.name:
+            if answers:
+                self._scopes[name] = time.monotonic_ns()
+            elif name != self._client.lab.scope.name and time.monotonic_ns() - self._scopes[name] > LEASE_NS:
                 del self._scopes[name]
         now_ns = time.monotonic_ns()
         self._processes = {key: one for key, one in self._processes.items() if one.lease_left_ns(now_ns)}
@@ -90,8 +92,9 @@ class LabView:
         """
         for _ in range(_TRIES):
             seen = self.refresh()
-            if {target.rpartition("/")[2] for target in targets} <= {one.identity.id for one in seen}:
+            if all(_matching(seen, target) for target in targets):
                 break
+            self._client.listen(DISCOVER_S / _TRIES)
         return [_found(seen, target, standing_first) for target in targets]
 
     def await_started(self, run: str, peer_id: str, timeout_s: float) -> Note:
@@ -120,8 +123,8 @@ class LabView:
             if note.command is not Command.LOG:
                 self._handler_ends[note.sender.session, str(note.payload["handler"])] = note
             return
-        if len(self._scopes) < MAX_SCOPES:
-            self._scopes.setdefault(note.scope, time.monotonic_ns())
+        if note.scope in self._scopes or len(self._scopes) < MAX_SCOPES:
+            self._scopes[note.scope] = time.monotonic_ns()
         if note.command in {Command.NOTIFY_TEST_STARTED, Command.NOTIFY_FAIL}:
             self._beginnings[note.scope, note.sender.id] = note
         if note.command is Command.STATS:
@@ -131,9 +134,13 @@ class LabView:
                 return
 
 
-def _found(seen: list[LabProcess], target: str, standing_first: bool) -> LabProcess:
+def _matching(seen: list[LabProcess], target: str) -> list[LabProcess]:
     run, _, peer_id = target.rpartition("/")
-    found = [one for one in seen if one.identity.id == peer_id and (not run or one.scope.startswith(run))]
+    return [one for one in seen if one.identity.id == peer_id and (not run or one.scope.startswith(run))]
+
+
+def _found(seen: list[LabProcess], target: str, standing_first: bool) -> LabProcess:
+    found = _matching(seen, target)
     # A standing peer passes requests on to its process in a test by hand; an agent answers for itself.
     preferred = [one for one in found if one.is_standing == standing_first]
     if len(preferred or found) == 1:
