@@ -47,33 +47,50 @@ from crescendo.cli.web import web
 EXIT_USAGE, EXIT_INVALID = 2, 3
 _TYPER_INTERRUPTED = 130
 
-VERBS: dict[str, Callable[..., int]] = {
-    "demo": demo,
-    "try": try_,
-    "init": init,
-    "run": run,
-    "campaign": campaign,
-    "web": web,
-    "torture": torture,
-    "analyze": analyze,
-    "compare": compare,
-    "gate": gate,
-    "history": history,
-    "model": model,
-    "study": study,
-    "report": report,
-    "export": export,
-    "doctor": doctor,
-    "calibrate": calibrate,
-    "broker": broker,
-    "import": import_,
-    "logs": logs,
-    "schema": schema,
-    "watch": watch,
-    "control": control,
-    "peer": peer,
+VERBS: dict[str, dict[str, Callable[..., int]]] = {
+    "Measure": {
+        "demo": demo,
+        "try": try_,
+        "init": init,
+        "run": run,
+        "campaign": campaign,
+        "study": study,
+        "torture": torture,
+        "web": web,
+        "watch": watch,
+    },
+    "Look at results": {
+        "analyze": analyze,
+        "report": report,
+        "compare": compare,
+        "gate": gate,
+        "history": history,
+        "model": model,
+        "import": import_,
+        "export": export,
+        "logs": logs,
+    },
+    "Serve and control": {
+        "broker": broker,
+        "peer": peer,
+        "control": control,
+    },
+    "This machine": {
+        "doctor": doctor,
+        "calibrate": calibrate,
+        "schema": schema,
+    },
 }
-"""In the order of the help. A verb is a function with typer's annotations that returns its exit code."""
+"""By panel, in the order of the help. A verb is a function with typer's annotations that returns its exit code."""
+
+GROUPS = (
+    ("runs", "Look at results", RUNS_HELP, RUNS_VERBS),
+    ("baseline", "Look at results", BASELINE_HELP, BASELINE_VERBS),
+    ("system", "Serve and control", SYSTEM_HELP, SYSTEM_VERBS),
+    ("mlmq", "Serve and control", MLMQ_HELP, MLMQ_VERBS),
+    ("topology", "Serve and control", TOPOLOGY_HELP, TOPOLOGY_VERBS),
+    ("cluster", "Serve and control", CLUSTER_HELP, CLUSTER_VERBS),
+)
 
 app = typer.Typer(
     name="crescendo",
@@ -114,20 +131,14 @@ def _exiting(verb: Callable[..., int]) -> Callable[..., None]:
     return command
 
 
-for name, verb in VERBS.items():
-    app.command(name)(_exiting(verb))
-for name, help_text, verbs in (
-    ("system", SYSTEM_HELP, SYSTEM_VERBS),
-    ("topology", TOPOLOGY_HELP, TOPOLOGY_VERBS),
-    ("cluster", CLUSTER_HELP, CLUSTER_VERBS),
-    ("mlmq", MLMQ_HELP, MLMQ_VERBS),
-    ("baseline", BASELINE_HELP, BASELINE_VERBS),
-    ("runs", RUNS_HELP, RUNS_VERBS),
-):
+for panel, verbs in VERBS.items():
+    for name, verb in verbs.items():
+        app.command(name, rich_help_panel=panel)(_exiting(verb))
+for name, panel, help_text, verbs in GROUPS:
     group = typer.Typer(help=help_text, no_args_is_help=True)
     for verb_name, verb in verbs.items():
         group.command(verb_name)(_exiting(verb))
-    app.add_typer(group, name=name)
+    app.add_typer(group, name=name, rich_help_panel=panel)
 
 
 def main() -> None:
