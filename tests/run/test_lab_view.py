@@ -15,7 +15,7 @@ IN_A_RUN = Identity("sender-a", "sender", "here", 2, 2)
 
 
 class Schedule(LabClient):
-    """The standing peer always answers; the process of the run is heard of, and answers, after so many questions."""
+    """The standing peer always answers; the process of the run is heard, and answers, after that many questions."""
 
     def __init__(self, heard_after: int, answers_after: int) -> None:
         self.lab = Lab("t0ken" * 10)
