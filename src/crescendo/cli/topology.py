@@ -209,53 +209,27 @@ def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -
 
 def _run_locally(file: Path, *, hosts: bool, as_json: bool) -> int:
     import signal
-    import tempfile
 
     from crescendo.cli.terminal import Progress
+    from crescendo.run.local_deployment import deployed_here
+    from crescendo.topology.topology_file import load_topology
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="crescendo-topology-") as directory,
-            Progress() as progress,
-            _running(file, Path(directory), progress, hosts=hosts) as (network, urls, way_in),
-        ):
+        with Progress() as progress, deployed_here(load_topology(file), progress, hosts=hosts) as deployed:
             if as_json:
-                print(json.dumps(urls), flush=True)
+                print(json.dumps(deployed.endpoints), flush=True)
             else:
-                for name, endpoints in urls.items():
-                    print(f"{name:20} {network.graph.by_id()[name].program:14} {endpoints['amqp']}", flush=True)
-            if way_in:
-                print(f"run clients in this network: {way_in} COMMAND", file=sys.stderr, flush=True)
+                for node, endpoints in deployed.endpoints.items():
+                    print(f"{node:20} {deployed.programs[node]:14} {endpoints['amqp']}", flush=True)
+            if deployed.way_in:
+                print(f"run clients in this network: {deployed.way_in} COMMAND", file=sys.stderr, flush=True)
             print("the network is up; Ctrl-C stops it", file=sys.stderr, flush=True)
             signal.pause()
     except KeyboardInterrupt:
         return 0
     return 0
-
-
-@contextlib.contextmanager
-def _running(
-    file: Path, directory: Path, progress: "Progress", *, hosts: bool
-) -> "Iterator[tuple[Network, dict[str, dict[str, str]], str]]":
-    """The network, the URLs of its nodes, and the command that runs others where they can be reached."""
-    import shlex
-
-    from crescendo.run.network_on_hosts import running_on_hosts
-    from crescendo.topology.local_network import local_network, running_network
-    from crescendo.topology.topology_file import load_topology
-
-    topology = load_topology(file)
-    if hosts:
-        with running_on_hosts(topology, directory, progress) as hosted:
-            some_host = next(iter(hosted.hosts.values()))
-            urls = {name: dict(system.endpoints) for name, system in hosted.running.items()}
-            yield hosted.network, urls, shlex.join(some_host.network_command([]))
-        return
-    network = local_network(topology)
-    with running_network(network, directory, progress) as running:
-        yield network, {name: dict(instance.endpoints) for name, instance in running.items()}, ""
 
 
 def _secret(path: Path) -> str:
