@@ -101,7 +101,7 @@ def show(
         Path | None, typer.Option("--out", metavar="PATH", help="The picture: a file that ends in .svg or .html.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Say what would not work; the exit code is 1 if there is anything.")
+        bool, typer.Option("--check", help="List what would not work; the exit code is 1 if anything is found.")
     ] = False,
     as_json: Json = False,
 ) -> int:
