@@ -1,9 +1,8 @@
 """The verbs of `topology`: networks of routers and brokers, from one file to their configuration and their picture."""
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,6 @@ from crescendo.cli.topology_probe import probe
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from crescendo.cli.terminal import Progress
     from crescendo.topology.generate import Network
     from crescendo.topology.rendering.router_schema import RouterSchema
 
@@ -160,11 +158,12 @@ def deploy(
         return _run_locally(file, hosts=hosts, as_json=as_json)
     if hosts:
         raise ConfigError("--hosts goes with --local")
+    from crescendo.cli.terminal import Progress
     from crescendo.topology import ansible_deployment
     from crescendo.topology.rendering.access import Access
 
     password = "" if password_file is None else _secret(password_file)
-    with _ansible_session() as (work, progress):
+    with ansible_deployment.private_directory() as work, Progress() as progress:
         network = _network(file, quiet=True)
         at = directory or ansible_deployment.DIRECTORY
         done = ansible_deployment.deploy(
@@ -176,25 +175,15 @@ def deploy(
 
 def down(file: TopologyPath, directory: NodeDirectory = None, as_json: Json = False) -> int:
     """Stop the routers that `deploy --ansible` started, and remove their files."""
+    from crescendo.cli.terminal import Progress
     from crescendo.topology import ansible_deployment
 
-    with _ansible_session() as (work, progress):
+    with ansible_deployment.private_directory() as work, Progress() as progress:
         network = _network(file, quiet=True)
         at = directory or ansible_deployment.DIRECTORY
         done = ansible_deployment.take_down(network, work, progress, directory=at)
     _print_changes(done.changed, "removed", as_json=as_json)
     return 0
-
-
-@contextlib.contextmanager
-def _ansible_session() -> "Iterator[tuple[Path, Progress]]":
-    """A private directory for what is copied, and progress on the terminal."""
-    import tempfile
-
-    from crescendo.cli.terminal import Progress
-
-    with tempfile.TemporaryDirectory(prefix="crescendo-topology-") as work, Progress() as progress:
-        yield Path(work), progress
 
 
 def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -> None:
