@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from crescendo.model.experiment import Experiment, Phases
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
+from crescendo.model.experiment_parts import Phases
 from crescendo.model.pacer import pacer_for
 from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.units import Duration, Extent

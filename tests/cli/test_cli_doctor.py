@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crescendo.cli import doctor as verb
+from crescendo.cli.doctor import doctor
 from crescendo.model.errors import ConfigError
+from crescendo.run import diagnosis
 from crescendo.systems.registry import all_kinds
 
 
@@ -23,8 +24,8 @@ def _kinds(*more: object) -> list[object]:
 
 
 def test_every_system_has_its_own_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(verb, "all_kinds", lambda: _kinds(_Absent()))
-    assert verb.doctor() == 0, "a system that is not installed is not an error"
+    monkeypatch.setattr(diagnosis, "all_kinds", lambda: _kinds(_Absent()))
+    assert doctor() == 0, "a system that is not installed is not an error"
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(" ✓ system     loopback ") for line in lines)
     assert " – system     absent: there is no absentd on the PATH; install the package absent" in lines
@@ -34,8 +35,8 @@ def test_every_system_has_its_own_line(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_a_missing_system_is_not_ok_for_programs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "all_kinds", lambda: _kinds(_Absent()))
-    assert verb.doctor(as_json=True) == 0
+    monkeypatch.setattr(diagnosis, "all_kinds", lambda: _kinds(_Absent()))
+    assert doctor(as_json=True) == 0
     systems = {item["kind"]: item["ok"] for item in json.loads(capsys.readouterr().out) if item["name"] == "system"}
     assert systems == {"loopback": True, "absent": False}
 
@@ -43,6 +44,6 @@ def test_a_missing_system_is_not_ok_for_programs(
 def test_without_missing_systems_everything_is_in_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "all_kinds", _kinds)
-    assert verb.doctor() == 0
+    monkeypatch.setattr(diagnosis, "all_kinds", _kinds)
+    assert doctor() == 0
     assert capsys.readouterr().out.splitlines()[-1] == "everything is in place"

@@ -5,6 +5,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "crescendo"
+RIGHT_ELSEWHERE = {("control", "fail")}
+"""Old names that are right for something else: a peer that says that it failed, as opposed to one that is failed."""
+_DEFINITION = re.compile(r"^ *(?:async )?(?:class|def) (\w+)", re.MULTILINE)
 
 
 def _first_cells(page: str, *, below: str = "", above: str = "\0") -> list[list[str]]:
@@ -47,3 +50,18 @@ def test_the_classes_that_replaced_others_exist() -> None:
         name for _, new in rows for cell in re.findall(r"`([^`]+)`", new) for name in re.findall(r"\w+", cell)
     } - names
     assert gone == set()
+
+
+def test_no_class_or_function_has_a_name_that_was_replaced() -> None:
+    rows = _first_cells("glossary.md", below="Classes and functions")[1:]
+    replaced = {
+        (old.partition(":")[0], name) for old, _ in rows for name in re.findall(r"`(\w+)`", old.partition(":")[2])
+    } - RIGHT_ELSEWHERE
+    assert len(replaced) > 180
+    assert {room for room, _ in replaced if not (PACKAGE / room).is_dir()} == set()
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0]
+        names = set(_DEFINITION.findall(path.read_text()))
+        found += [f"{path.relative_to(PACKAGE)}: {name}" for name in names if (room, name) in replaced]
+    assert found == []

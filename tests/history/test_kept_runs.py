@@ -67,7 +67,7 @@ def test_the_last_of_each_experiment_stay_and_so_does_what_is_needed(
     assert call("runs", "prune", "runs", "--keep-last", "2", "--dry-run") == 0
     assert "4 run(s) would be deleted" in capsys.readouterr().out
     assert left(runs) == before
-    with pytest.raises(ConfigError, match="there is nobody to ask"):
+    with pytest.raises(ConfigError, match="nobody can confirm it"):
         call("runs", "prune", "runs", "--keep-last", "2")
     assert left(runs) == before
     assert call("runs", "prune", "runs", "--keep-last", "2", "--yes") == 0

@@ -123,7 +123,7 @@ def test_any_content_is_read_in_small_pieces(kind: str, streams: int, tmp_path: 
 @pytest.mark.parametrize("kind", COMPRESS)
 def test_an_archive_in_an_archive_is_not_opened(kind: str, tmp_path: Path) -> None:
     (tmp_path / "nested").write_bytes(COMPRESS[kind](COMPRESS[kind](LINES)))
-    with pytest.raises(ConfigError, match="is not of the format amqperf"):
+    with pytest.raises(ConfigError, match="is not in the format amqperf"):
         find_files([tmp_path / "nested"], AMQPERF)
 
 

@@ -30,7 +30,7 @@ FOREIGN = {"picture.png": b"\x89PNG\r\n\x1a\n" + bytes(100), "prose.txt": b"Hell
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_foreign_file_is_refused_with_what_was_expected(format_name: str, name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FOREIGN[name])
-    with pytest.raises(ConfigError, match=rf"{name}: is not of the format {format_name}; expected \w"):
+    with pytest.raises(ConfigError, match=rf"{name}: is not in the format {format_name}; expected \w"):
         plan_import(format_name, [tmp_path / name], tmp_path / "run")
     with pytest.raises(ConfigError, match="none of the 1 files in it"):
         plan_import(format_name, [tmp_path], tmp_path / "run")
@@ -52,7 +52,7 @@ def test_a_dat_file_of_another_version_is_refused(tmp_path: Path) -> None:
     content = bytearray((SAMPLES / "maestro" / "sender.dat").read_bytes())
     content[11] = 9
     (tmp_path / "sender.dat").write_bytes(content)
-    with pytest.raises(ConfigError, match="is not of the format maestro"):
+    with pytest.raises(ConfigError, match="is not in the format maestro"):
         plan_import("maestro", [tmp_path / "sender.dat"], tmp_path / "run")
 
 

@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from crescendo.load.protocols.interfaces import SettledMessages
-from crescendo.load.protocols.mqtt import MqttReceiver, MqttSender
+from crescendo.load.protocols.mqtt import MqttSender
 from crescendo.wire.mqtt.connection import Connection
 from crescendo.wire.mqtt.events import Acknowledged, Deliveries
 from crescendo.wire.mqtt.packet_types import V3, V5
@@ -170,16 +170,6 @@ class Sending:
             assert time.monotonic() < deadline_s, f"{self._sent} sent, {self._done} settled"
             self.step(0.005)
         return self.outcomes
-
-
-def receive_all(channel: MqttReceiver, count: int) -> list[bytes]:
-    received: list[bytes] = []
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
-        for payloads in pumped(channel):
-            received += payloads
-    return received
 
 
 class Direct:

@@ -120,16 +120,6 @@ def send_all(
     return done, received
 
 
-def receive_all(channel: StompReceiver, count: int) -> list[bytes]:
-    received: list[bytes] = []
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while len(received) < count:
-        assert time.monotonic() < deadline_s, f"{len(received)} of {count} received"
-        for bodies in pumped(channel):
-            received += bodies
-    return received
-
-
 # -- our connection, without a channel -------------------------------------------------------------------------------
 
 

@@ -33,9 +33,9 @@ from mqtt_peers import (
     payloads_of,
     pumped,
     ready,
-    receive_all,
     refusal_of,
 )
+from pumping import receive_all
 
 pytestmark = pytest.mark.shares("rabbitmq")
 

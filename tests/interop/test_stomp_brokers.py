@@ -17,7 +17,8 @@ from crescendo.model.workload import Group, Settle
 from crescendo.systems.instance import RunningInstance
 from crescendo.wire.stomp.client_frames import Ack, BrokerDialect, durable
 from crescendo.wire.stomp.escaping import Version
-from stomp_peers import Foreign, payloads, pumped, ready, receive_all, send_all, stomp_session
+from pumping import receive_all
+from stomp_peers import Foreign, payloads, pumped, ready, send_all, stomp_session
 
 pytestmark = pytest.mark.shares("rabbitmq")
 

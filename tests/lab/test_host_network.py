@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from crescendo.cli.doctor import doctor
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.lab_host import LabHost
 from crescendo.lab.ownership import LAB_VARIABLE, owner_mark
 from crescendo.model.errors import ConfigError
 from crescendo.processes.child import close_pipes

@@ -14,7 +14,8 @@ import pytest
 
 from broken_nodes import events_of, scheduled
 from crescendo.faults.executor import FaultExecutor
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.lab_host import LabHost
 from crescendo.lab.link_faults import HOST
 from crescendo.lab.packet_link import PacketLink
 from crescendo.lab.packet_link_program import TUN_DEVICE

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.lab_host import LabHost
 from crescendo.lab.tcp_link import refuse_packet_keys
 from crescendo.model.errors import ConfigError
 from crescendo.model.lab_network import CLEAN, Impairment

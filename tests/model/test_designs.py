@@ -113,7 +113,7 @@ def factors_of(counts: dict[str, int]) -> tuple[Factor, ...]:
     [
         (Design(DesignKind.TWO_LEVEL), {"a": 3}, "use kind: full"),
         (Design(DesignKind.FRACTION), {"a": 2, "b": 2}, "design.generators: state them"),
-        (Design(DesignKind.FRACTION, {"x": ["a", "b"]}), {"a": 2, "b": 2}, "no factor is called so"),
+        (Design(DesignKind.FRACTION, {"x": ["a", "b"]}), {"a": 2, "b": 2}, "there is no such factor"),
         (Design(DesignKind.FRACTION, {"c": ["a", "q"]}), {"a": 2, "b": 2, "c": 2}, "no factor is called 'q'"),
         (
             Design(DesignKind.FRACTION, {"c": ["a", "b"], "d": ["b", "a"]}),

@@ -34,8 +34,8 @@ def test_a_lab_survives_being_written_and_read() -> None:
     ("changed", "complaint"),
     [
         ({"system": "sever"}, "did you mean 'server'"),
-        ({"hosts": {"server": {}, "Station": {}}}, "'Station' is not a name"),
-        ({"hosts": {"server": {}, "station": {"access_point": "work"}}}, "'work' is not one"),
+        ({"hosts": {"server": {}, "Station": {}}}, "'Station' is not a valid name"),
+        ({"hosts": {"server": {}, "station": {"access_point": "work"}}}, "'work' is not an access point"),
         ({"hosts": {"server": {"access_point": "home"}}}, "give it a cable"),
         ({"hosts": {"server": {"up": {"jitter": "2ms"}}}}, "jitter must not be longer than delay"),
         ({"hosts": {"server": {"up": {"reorder": "1%"}}}}, "reorder needs a delay"),

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, System
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, load_experiment, to_document
+from crescendo.model.experiment_parts import System
 from crescendo.model.schedule import expected_messages, measure_ns, offered
 from crescendo.model.urls import redact_url
 from crescendo.model.workload import Settle

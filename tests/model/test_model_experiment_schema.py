@@ -1,9 +1,10 @@
 """Does the schema accept every experiment of ours, and reject what a reader of the file would reject?"""
 
+import copy
 import json
+import random
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import msgspec
 import pytest
 import yaml
 
+from crescendo.cli.main import app
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import experiment_from, read_mapping
 from crescendo.model.experiment_keys import KEYS
@@ -167,6 +169,38 @@ def test_what_the_reader_accepts_the_schema_accepts_too(text: str) -> None:
     assert mistakes(document, SCHEMA) == []
 
 
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every value inside this one."""
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*at, key)
+        yield from _places(part, (*at, key))
+
+
+def test_an_editor_marks_nothing_that_can_be_run() -> None:
+    """One value of an experiment of ours is replaced, anywhere. Rules between keys make the reader stricter, only."""
+    draw = random.Random(14)
+    documents = [read_mapping(path, "name") for path in EXPERIMENTS]
+    replacements = ["x", "", "5s", "10KB", "1 of 2", -1, 0, 1, 2.5, 10**20, True, None, [], [1], {}, {"a": 1}]
+    outcomes = {(True, True): 0, (True, False): 0, (False, True): 0, (False, False): 0}
+    for _ in range(1000):
+        document = copy.deepcopy(draw.choice(documents))
+        *way, last = draw.choice(list(_places(document)))
+        target: Any = document
+        for key in way:
+            target = target[key]
+        target[last] = draw.choice(replacements)
+        marked = mistakes(document, SCHEMA) != []
+        try:
+            experiment_from(document, default_name="x")
+        except ConfigError:
+            outcomes[marked, False] += 1
+        else:
+            outcomes[marked, True] += 1
+            assert not marked, (way, last, target[last])
+    assert outcomes[True, False] > 500
+    assert outcomes[False, True] > 50
+
+
 def test_unknown_keys_are_rejected_everywhere() -> None:
     objects = [name for name, definition in SCHEMA["$defs"].items() if definition.get("type") == "object"]
     assert {"Experiment", "System", "Group", "Phases", "Inspect", "Peers", "Search", "Clients", "Step"} <= set(objects)
@@ -192,7 +226,6 @@ def test_the_documentation_lists_the_same_keys() -> None:
     assert "\n".join(keys_table()) in text, "write the rows of keys_table() into docs/experiment.md"
 
 
-def test_the_verb_prints_it() -> None:
-    command = [sys.executable, "-m", "crescendo.cli.main", "schema"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == SCHEMA
+def test_the_verb_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app(["schema"], standalone_mode=False) == 0
+    assert json.loads(capsys.readouterr().out) == SCHEMA

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from crescendo.load.assignment import quota_of
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Phases
 from crescendo.model.experiment_file import experiment_from
+from crescendo.model.experiment_parts import Phases
 from crescendo.model.pacer import Pacer, messages_within
 from crescendo.model.profile import PoissonPacer
 from crescendo.model.schedule import messages_due

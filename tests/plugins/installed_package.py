@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from crescendo.model import plugins
+from crescendo.model import metrics, plugins
 
 
 def install_package(
@@ -32,5 +32,7 @@ def install_package(
 
 def forget_packages() -> None:
     """Make this process look for installed packages again."""
-    for cached in (plugins._installed, plugins.offered, plugins.plugins, plugins.report_once):
+    for cached in (
+        plugins._installed, plugins.offered, plugins.plugins, plugins.report_once, metrics.plugin_metrics,
+    ):  # fmt: skip
         cached.cache_clear()

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from crescendo.cli.installed_libraries import optional_libraries, required_libraries
-from crescendo.cli.installed_plugins import BROKEN, IGNORED, OK, plugin_states
+from crescendo.cli.main import own_verbs
 from crescendo.exporters.registry import export_formats, exporter_of
 from crescendo.importers.registry import format_of, import_formats
 from crescendo.inspectors.registry import inspector_names, inspector_of
 from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
+from crescendo.run.installed_libraries import optional_libraries, required_libraries
+from crescendo.run.installed_plugins import BROKEN, IGNORED, OK, plugin_states
 from crescendo.systems.kinds.loopback import LOOPBACK
 from crescendo.systems.registry import SYSTEMS, all_kinds, system_names, system_of
 from installed_package import forget_packages, install_package
@@ -149,7 +150,7 @@ def test_doctor_says_what_came_from_where(install: Install) -> None:
     install("crescendo-b", version="2", entry_points={plugins.SYSTEMS: {"other": "nowhere:OTHER"}})
     found: dict[tuple[str, str, str], tuple[str, str]] = {
         (plugin.group, plugin.name, plugin.package): (state, why)
-        for plugin, state, why in plugin_states()
+        for plugin, state, why in plugin_states(own_verbs())
         if plugin.package.startswith("crescendo-")
     }
     assert {key: state for key, (state, _) in found.items()} == {

@@ -14,6 +14,7 @@ from crescendo.model import plugins
 from crescendo.model.errors import ConfigError
 from crescendo.model.metrics import PERCENTILES
 from crescendo.record import table_reader
+from crescendo.record.published_tables import plugin_tables, published_tables
 from crescendo.record.table_reader import rows
 from crescendo.record.table_types import Int32, Table, column_name
 from crescendo.record.tables import (
@@ -31,8 +32,6 @@ from crescendo.record.tables import (
     SpanRow,
     ThroughputRow,
     VerdictCheckRow,
-    plugin_tables,
-    published_tables,
 )
 from installed_package import forget_packages
 

@@ -10,6 +10,7 @@ from crescendo.model import metrics
 from crescendo.model.campaign import TABLE_STATISTICS, check_campaign_metric, format_metric
 from crescendo.record import tables
 from crescendo.record.manifest import ConnectionRecord, Manifest, write_manifest
+from crescendo.record.published_tables import published_tables
 from crescendo.record.run_metrics import TABLE_VALUES, SummarizedEvidence, metric_values
 from crescendo.record.summary import Rate
 from crescendo.record.table_types import Table
@@ -86,7 +87,7 @@ def test_a_metric_of_a_table_reads_columns_that_the_table_has(metric: metrics.Me
     """The registry is below the tables, so no type checker sees a misspelt column."""
     evidence = SummarizedEvidence(None, Rate(0, 0, 0, 0, 0), {}, run_dir=tmp_path)
     metric.value(evidence)  # a run without the table
-    table = tables.published_tables()[metric.table]
+    table = published_tables()[metric.table]
     values = {"string": "x", "bool": True}
     write(tmp_path, table, [{each.name: values.get(str(each.arrow_type), 1) for each in table.columns}])
     assert metric.value(evidence) is not None

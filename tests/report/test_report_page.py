@@ -13,8 +13,8 @@ import pytest
 
 from crescendo.cli.terminal import verdict_line
 from crescendo.model.errors import ConfigError, LostError
-from crescendo.model.experiment import System
 from crescendo.model.experiment_file import experiment_from
+from crescendo.model.experiment_parts import System
 from crescendo.model.units import format_ns
 from crescendo.model.verdict import Verdict
 from crescendo.record.manifest import read_manifest, write_manifest

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.lab_host import LabHost
 from handler_repository import HandlerRepository
 from ssh_hosts import DIAL, start_sshd, write_keys
 from whole_runs import CRESCENDO, write_experiment

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from crescendo.lab.host_network import LabHost
+from crescendo.lab.lab_host import LabHost
 
 DIAL = (
     "import socket, sys, time\n"

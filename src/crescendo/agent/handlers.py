@@ -91,7 +91,7 @@ class Handlers:
         """Start one, if there is room and its file is that of the commit."""
         limits = self._configuration.limits
         if len(self._running) >= limits.handlers:
-            raise ConfigError(f"{limits.handlers} handlers run already, which is the limit of this agent")
+            raise ConfigError(f"{limits.handlers} handlers are already running, which is the limit of this agent")
         name, directory = f"{handler.name}-{self.started + 1}", self._directory / "work" / str(self.started + 1)
         process = self._launch(source, handler, name, directory, parameters, most_s or float("inf"))
         self.started += 1

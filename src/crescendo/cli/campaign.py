@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from crescendo.model.campaign import Campaign
     from crescendo.run.control_access import ControlAccess
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the runs, in their order, and how long they take.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only print the runs in their order, and how long they will take.")
+]
 
 
 def campaign(

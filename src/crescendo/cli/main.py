@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from crescendo import __version__
 from crescendo.cli.analyze import analyze
@@ -139,6 +140,11 @@ for name, panel, help_text, verbs in GROUPS:
     for verb_name, verb in verbs.items():
         group.command(verb_name)(_exiting(verb))
     app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+def own_verbs() -> frozenset[str]:
+    """The names of verbs and groups that plugins cannot take."""
+    return frozenset(getattr(get_command(app), "commands", {}))
 
 
 def main() -> None:

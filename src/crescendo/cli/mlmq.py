@@ -4,7 +4,6 @@ They need no broker. The password comes from the embedded database's own directo
 file or variable with the URL, or as every PostgreSQL program gets it (PGPASSWORD, ~/.pgpass).
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,7 +12,6 @@ import msgspec
 import typer
 
 from crescendo.cli.options import Json
-from crescendo.model.errors import ConfigError
 
 MLMQ_HELP = (
     "Look into the queues of an MLMQ database, and move or delete messages.\n\n"
@@ -140,27 +138,12 @@ def _with_database(
 ) -> R:
     """Work on a connection to the database that the options name."""
     from crescendo.cli.secret_options import database_settings
-    from crescendo.mlmq.broker.database_pool import connect, database_url, retry_until_available
+    from crescendo.mlmq.broker.own_database import work_on_database
     from crescendo.mlmq.broker.settings import load_settings
-    from crescendo.mlmq.postgres.running_server import embedded_url
-    from crescendo.mlmq.storage import check_schema
 
     given = {**database_settings(*database), "data": None if data is None else str(data)}
     settings = load_settings(config, {key: value for key, value in given.items() if value is not None})
-    url = database_url(settings)
-    if not url and not settings.data:
-        raise ConfigError("which database? Name it with --data, --config or --database-file")
-    url = url or embedded_url(Path(settings.data))
-
-    async def run() -> R:
-        connection = await retry_until_available(lambda: connect(url), url, 0.0)
-        try:
-            await check_schema(connection)
-            return await work(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(run())
+    return work_on_database(settings, work)
 
 
 def _print_json(document: Any) -> None:

@@ -80,7 +80,9 @@ def compact(
 
 def _ask(question: str) -> None:
     if not can_ask():
-        raise ConfigError("nothing was deleted: there is nobody to ask; give --yes, or --dry-run to look first")
+        raise ConfigError(
+            "nothing was deleted: without a terminal nobody can confirm it; give --yes, or --dry-run to look first"
+        )
     if not confirms(question):
         raise ConfigError("nothing was deleted")
 

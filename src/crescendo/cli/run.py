@@ -23,7 +23,7 @@ def run(
         bool, typer.Option("--standing", help="Use the lab's standing peers as senders and receivers.")
     ] = False,
     live: Annotated[
-        bool, typer.Option("--live", help="Show live tables: rates and percentiles of each second, by Spark.")
+        bool, typer.Option("--live", help="Show live tables: rates and percentiles of each second, computed by Spark.")
     ] = False,
     master: Annotated[
         str | None, typer.Option("--master", help="A Spark master for the analysis. Default: this machine.")
@@ -83,7 +83,7 @@ def run(
         from crescendo.model.campaign_file import swept
 
         if live:
-            raise ConfigError("--sweep and --repeat: they do not go with --live; remove it")
+            raise ConfigError("--sweep and --repeat cannot be combined with --live; remove it")
         if loaded.search is not None:
             if repeat > 1 or len(sweep or ()) != 1:
                 raise ConfigError("--sweep: a search goes over one factor, and confirms its answer itself; give one")

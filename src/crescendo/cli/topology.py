@@ -1,9 +1,8 @@
 """The verbs of `topology`: networks of routers and brokers, from one file to their configuration and their picture."""
 
-import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,6 @@ from crescendo.cli.topology_probe import probe
 from crescendo.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from crescendo.cli.terminal import Progress
     from crescendo.topology.generate import Network
     from crescendo.topology.rendering.router_schema import RouterSchema
 
@@ -101,7 +99,7 @@ def show(
         Path | None, typer.Option("--out", metavar="PATH", help="The picture: a file that ends in .svg or .html.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Say what would not work; the exit code is 1 if there is anything.")
+        bool, typer.Option("--check", help="List what would not work; the exit code is 1 if anything is found.")
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -160,11 +158,12 @@ def deploy(
         return _run_locally(file, hosts=hosts, as_json=as_json)
     if hosts:
         raise ConfigError("--hosts goes with --local")
+    from crescendo.cli.terminal import Progress
     from crescendo.topology import ansible_deployment
     from crescendo.topology.rendering.access import Access
 
     password = "" if password_file is None else _secret(password_file)
-    with _ansible_session() as (work, progress):
+    with ansible_deployment.private_directory() as work, Progress() as progress:
         network = _network(file, quiet=True)
         at = directory or ansible_deployment.DIRECTORY
         done = ansible_deployment.deploy(
@@ -176,25 +175,15 @@ def deploy(
 
 def down(file: TopologyPath, directory: NodeDirectory = None, as_json: Json = False) -> int:
     """Stop the routers that `deploy --ansible` started, and remove their files."""
+    from crescendo.cli.terminal import Progress
     from crescendo.topology import ansible_deployment
 
-    with _ansible_session() as (work, progress):
+    with ansible_deployment.private_directory() as work, Progress() as progress:
         network = _network(file, quiet=True)
         at = directory or ansible_deployment.DIRECTORY
         done = ansible_deployment.take_down(network, work, progress, directory=at)
     _print_changes(done.changed, "removed", as_json=as_json)
     return 0
-
-
-@contextlib.contextmanager
-def _ansible_session() -> "Iterator[tuple[Path, Progress]]":
-    """A private directory for what is copied, and progress on the terminal."""
-    import tempfile
-
-    from crescendo.cli.terminal import Progress
-
-    with tempfile.TemporaryDirectory(prefix="crescendo-topology-") as work, Progress() as progress:
-        yield Path(work), progress
 
 
 def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -> None:
@@ -209,53 +198,27 @@ def _print_changes(changed: dict[str, list[str]], word: str, *, as_json: bool) -
 
 def _run_locally(file: Path, *, hosts: bool, as_json: bool) -> int:
     import signal
-    import tempfile
 
     from crescendo.cli.terminal import Progress
+    from crescendo.run.local_deployment import deployed_here
+    from crescendo.topology.topology_file import load_topology
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix="crescendo-topology-") as directory,
-            Progress() as progress,
-            _running(file, Path(directory), progress, hosts=hosts) as (network, urls, way_in),
-        ):
+        with Progress() as progress, deployed_here(load_topology(file), progress, hosts=hosts) as deployed:
             if as_json:
-                print(json.dumps(urls), flush=True)
+                print(json.dumps(deployed.endpoints), flush=True)
             else:
-                for name, endpoints in urls.items():
-                    print(f"{name:20} {network.graph.by_id()[name].program:14} {endpoints['amqp']}", flush=True)
-            if way_in:
-                print(f"run clients in this network: {way_in} COMMAND", file=sys.stderr, flush=True)
+                for node, endpoints in deployed.endpoints.items():
+                    print(f"{node:20} {deployed.programs[node]:14} {endpoints['amqp']}", flush=True)
+            if deployed.way_in:
+                print(f"run clients in this network: {deployed.way_in} COMMAND", file=sys.stderr, flush=True)
             print("the network is up; Ctrl-C stops it", file=sys.stderr, flush=True)
             signal.pause()
     except KeyboardInterrupt:
         return 0
     return 0
-
-
-@contextlib.contextmanager
-def _running(
-    file: Path, directory: Path, progress: "Progress", *, hosts: bool
-) -> "Iterator[tuple[Network, dict[str, dict[str, str]], str]]":
-    """The network, the URLs of its nodes, and the command that runs others where they can be reached."""
-    import shlex
-
-    from crescendo.run.network_on_hosts import running_on_hosts
-    from crescendo.topology.local_network import local_network, running_network
-    from crescendo.topology.topology_file import load_topology
-
-    topology = load_topology(file)
-    if hosts:
-        with running_on_hosts(topology, directory, progress) as hosted:
-            some_host = next(iter(hosted.hosts.values()))
-            urls = {name: dict(system.endpoints) for name, system in hosted.running.items()}
-            yield hosted.network, urls, shlex.join(some_host.network_command([]))
-        return
-    network = local_network(topology)
-    with running_network(network, directory, progress) as running:
-        yield network, {name: dict(instance.endpoints) for name, instance in running.items()}, ""
 
 
 def _secret(path: Path) -> str:

@@ -23,7 +23,7 @@ def torture(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Change the workload or the system.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="What failed is kept below this directory.")] = Path("runs"),
+    out: Annotated[Path, typer.Option("--out", help="Rounds that fail are kept below this directory.")] = Path("runs"),
 ) -> int:
     """Break SYSTEM at random times under a durable load; nothing that it acknowledged may be lost.
 

@@ -153,7 +153,7 @@ class PeerLoop(ABC):
         request = SetRequest.from_payload(note.payload)
         if request.assignment is not None:
             if self._peer.state != "joined":
-                raise ConfigError(f"it has an assignment already, and is {self._peer.state}")
+                raise ConfigError(f"it already has an assignment and is {self._peer.state}")
             try:
                 self._prepare(request.assignment)
             except (
@@ -162,7 +162,7 @@ class PeerLoop(ABC):
                 TypeError,
                 ArithmeticError,
             ) as err:  # of the right types, but contradictory
-                raise PeerError(f"the assignment makes no sense: {err!r}") from err
+                raise PeerError(f"the assignment is not valid: {err!r}") from err
             self._peer.state = "ready"
             return
         self._set_options(note, options_from(request.options), request.from_ns)

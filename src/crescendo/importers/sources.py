@@ -48,14 +48,14 @@ def find_files(paths: Iterable[Path], source_format: Format) -> tuple[list[Found
                     skipped.append(item)
             if not any(entry for _, entry in recognised):
                 raise ConfigError(
-                    f"{path}: none of the {len(files)} files in it is of the format {source_format.name}; "
+                    f"{path}: none of the {len(files)} files in it is in the format {source_format.name}; "
                     f"expected {source_format.expected}"
                 )
         elif path.is_file():
             entry = _recognised(path, source_format)
             if entry is None:
                 raise ConfigError(
-                    f"{path}: is not of the format {source_format.name}; expected {source_format.expected}"
+                    f"{path}: is not in the format {source_format.name}; expected {source_format.expected}"
                 )
             found.setdefault(path.resolve(), entry)
         else:

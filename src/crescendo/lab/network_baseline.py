@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from crescendo.lab import throughput_program
-from crescendo.lab.host_network import LabHost
+from crescendo.lab.lab_host import LabHost
 from crescendo.model.errors import LostError
 from crescendo.processes.child import ChildProcess, close_pipes, first_line, wait_or_kill
 

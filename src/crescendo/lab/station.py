@@ -7,7 +7,7 @@ source of random numbers of this host alone, so that the same seed gives the sam
 import random
 from typing import Literal
 
-from crescendo.lab.host_network import LabHost
+from crescendo.lab.lab_host import LabHost
 from crescendo.model.lab_network import CLEAN, LabLink
 
 LinkDirection = Literal["both", "up", "down"]

@@ -9,8 +9,9 @@ from typing import Any
 from msgspec import Struct, field
 
 from crescendo.control.notes import NotePayload
-from crescendo.model.experiment import Experiment, Phases
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import to_document
+from crescendo.model.experiment_parts import Phases
 from crescendo.model.pacer import UNLIMITED, Pacer, messages_within
 from crescendo.model.trace import TracePacer
 

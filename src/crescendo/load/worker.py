@@ -17,7 +17,7 @@ import msgspec
 from crescendo.control.notes import Statistics
 from crescendo.control.peer import Peer
 from crescendo.control.peer_loop import PeerLoop
-from crescendo.load.assignment import ConnectionSlot, LoadAssignment, quota_of
+from crescendo.load.assignment import LoadAssignment, quota_of
 from crescendo.load.end_conditions import Drain, exceeded_limit
 from crescendo.load.engine.echo import EchoReplies, EchoResponder
 from crescendo.load.engine.receiver_engine import Receiver, ReceiverEngine
@@ -30,8 +30,7 @@ from crescendo.load.held_messages import describe, destinations_to_look_at, look
 from crescendo.load.jms.jms_receiver_engine import JmsReceiverEngine
 from crescendo.load.jms.jms_sender_engine import JmsSenderEngine
 from crescendo.load.latency_tuning import tune_for_latency
-from crescendo.load.protocols.registry import driver_of
-from crescendo.model.address import address_of
+from crescendo.load.slot_connections import SlotConnections
 from crescendo.model.changed_rate import with_changes
 from crescendo.model.errors import ConfigError, CrescendoError, LostError, PeerError
 from crescendo.model.experiment import Experiment
@@ -39,16 +38,12 @@ from crescendo.model.experiment_file import recorded_experiment
 from crescendo.model.experiment_inputs import check_inputs, input_files, with_inputs_at
 from crescendo.model.pacer import Pacer
 from crescendo.model.peer_statistics import PeerStatistics
-from crescendo.model.protocols import protocol_of
 from crescendo.model.url_files import check_given, files_of_addresses, url_with_given_files, with_address_files_at
 from crescendo.model.workload import Group, Settle
 from crescendo.record.inputs import write_given
 from crescendo.record.schema import EVENTS, HELD_BEFORE, SPANS, STRAYS
 from crescendo.record.writer import Recorder
 
-READY_TIMEOUT_S = 10.0
-_SUBSCRIBE_RETRIES = 4
-_SUBSCRIBE_AGAIN_S = 0.1
 _BY_HAND_NOTICE_NS = 100_000_000
 _MIN_NOTICE_NS = 20_000_000  # of a change of rate: what is sent in the next round is decided already
 
@@ -120,12 +115,14 @@ class Worker(PeerLoop):
         if any(groups[slot.group].client for slot in given.places):
             self._prepare_jms(given, experiment, groups)
             return
-        held = self._look(given, groups) if self._role == "receiver" else []
-        channels = self._connect(given, groups)
+        connections = SlotConnections(self._role, given, groups, self._keep_lease)
+        self._span_sources = connections.span_sources
+        held = self._look(given, groups, connections) if self._role == "receiver" else []
+        channels = connections.connect()
         self._recorder = Recorder(self._data, self._peer.identity.id, durable=given.durable)
         for detail in held:
             self.event(HELD_BEFORE, detail)
-        self._engine = self._make_engine(given, experiment, groups, channels)
+        self._engine = self._make_engine(given, experiment, groups, connections, channels)
 
     def _places(self, contents: Mapping[str, bytes]) -> dict[str, str]:
         """Name in the assignment -> file, for what it was given when it was started, and for what came in the note."""
@@ -169,52 +166,9 @@ class Worker(PeerLoop):
     def _keep_lease(self) -> None:
         self._stop_request = self._stop_request or self._peer.next_request(0.0)
 
-    def _connect(self, assignment: LoadAssignment, groups: dict[str, Group]) -> list[Any]:
-        """Connect every slot.
-
-        Of the receivers that share a subscription, the first creates it alone: Artemis refuses the others meanwhile.
-        Processes cannot take turns, so a receiver that is refused in another process tries again.
-        """
-        sharing = _sharing_slots(assignment.places, groups) if self._role == "receiver" else {}
-        first = [slots[0] for slots in sharing.values()]
-        rest = [slot for slot in assignment.places if slot not in first]
-        patient = frozenset(slot.id for slots in sharing.values() for slot in slots)
-        channels: dict[int, Any] = {}
-        try:
-            for some in (first, rest):
-                self._connect_some(assignment, groups, some, channels, patient)
-        except CrescendoError:
-            for channel in channels.values():
-                channel.close()
-            raise
-        return [channels[slot.id] for slot in assignment.places]
-
-    def _connect_some(
-        self,
-        assignment: LoadAssignment,
-        groups: dict[str, Group],
-        slots: list[ConnectionSlot],
-        channels: dict[int, Any],
-        patient: frozenset[int],
-    ) -> None:
-        """Connect these slots; those in `patient` try again when they are refused."""
-        for attempt in range(1 + _SUBSCRIBE_RETRIES):
-            for slot in slots:
-                if slot.id not in channels:
-                    channels[slot.id] = self._dialler(assignment, groups, slot)(0)
-            try:
-                self._await_ready([channels[slot.id] for slot in slots])
-            except PeerError:
-                refused = {slot.id for slot in slots if channels[slot.id].closed is not None}
-                if attempt == _SUBSCRIBE_RETRIES or not refused <= patient:
-                    raise
-                for number in refused:
-                    channels.pop(number).close()
-                time.sleep(_SUBSCRIBE_AGAIN_S * (attempt + 1))
-            else:
-                return
-
-    def _look(self, assignment: LoadAssignment, groups: dict[str, Group]) -> list[dict[str, object]]:
+    def _look(
+        self, assignment: LoadAssignment, groups: dict[str, Group], connections: SlotConnections
+    ) -> list[dict[str, object]]:
         """What the destinations hold already; the first receiver of each destination looks, or purges it."""
         members = [
             groups[slot.group].member(slot.index)
@@ -224,10 +178,10 @@ class Worker(PeerLoop):
 
         def dial(group: Group) -> Any:
             original = next(member for member in members if member.shared_address == group.shared_address)
-            return driver_of(group.protocol, self._role)(original.target.url or assignment.urls[group.protocol], group)
+            return connections.dial(original, self._role, group)
 
         chosen = destinations_to_look_at(members)
-        held = look_at(chosen, dial, self._await_ready)
+        held = look_at(chosen, dial, connections.await_ready)
         purged = {group.shared_address for group in chosen if group.purge}
         self._held_before = len(held.keys() - purged)
         if self._held_before:  # said at once: the run has not begun yet
@@ -235,42 +189,13 @@ class Worker(PeerLoop):
             self._peer.report(Statistics(time.monotonic_ns(), values=measured))
         return [describe(address, tags, self._data, purged=address in purged) for address, tags in held.items()]
 
-    def _dialler(
-        self, assignment: LoadAssignment, groups: dict[str, Group], slot: ConnectionSlot
-    ) -> Callable[[int], Any]:
-        """A function that dials one slot: its first address on attempt 0, the next of its addresses on each retry."""
-        group = groups[slot.group].member(slot.index)
-        make = driver_of(group.protocol, self._role)
-
-        def dial(attempt: int) -> Any:
-            text = group.addresses[attempt % len(group.addresses)]
-            url = address_of(text).url or assignment.urls[group.protocol]
-            channel = make(url, msgspec.structs.replace(group, address=text))
-            if isinstance(channel, SpanSource):
-                self._span_sources.append(channel)
-            return channel
-
-        return dial
-
-    def _await_ready(self, channels: Sequence[Any]) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        waiting = list(channels)
-        while waiting:
-            for channel in waiting:
-                channel.flush()
-                for _ in channel.pump():
-                    pass  # nothing can arrive: receivers grant their first credit when the engine starts
-                if channel.closed is not None:
-                    raise PeerError(channel.closed)
-            waiting = [channel for channel in waiting if not channel.ready]
-            if time.monotonic() > deadline:
-                raise PeerError(f"the system did not answer {len(waiting)} connection(s) within {READY_TIMEOUT_S:g} s")
-            if waiting:
-                time.sleep(0.002)
-                self._keep_lease()
-
     def _make_engine(
-        self, assignment: LoadAssignment, experiment: Experiment, groups: dict[str, Group], channels: list[Any]
+        self,
+        assignment: LoadAssignment,
+        experiment: Experiment,
+        groups: dict[str, Group],
+        connections: SlotConnections,
+        channels: list[Any],
     ) -> SenderEngine | ReceiverEngine:
         log = self._recorder
         if log is None:
@@ -278,7 +203,7 @@ class Worker(PeerLoop):
         senders, receivers = [], []
         for slot, channel in zip(assignment.places, channels, strict=True):
             group = groups[slot.group].member(slot.index)
-            redial = None if group.failover is None else self._dialler(assignment, groups, slot)
+            redial = None if group.failover is None else connections.dialler(slot)
             if self._role == "sender":
                 pacer = experiment.pacer_of(group, slot.id)
                 quota = quota_of(pacer, experiment.phases)
@@ -292,12 +217,12 @@ class Worker(PeerLoop):
                         assignment.tag,
                         seed=experiment.seed,
                         redial=redial,
-                        replies=self._replies(assignment, group, slot.id),
+                        replies=_replies(connections, assignment.tag, group, slot.id),
                     )
                 )
             else:
-                summarizer = self._summarizer(assignment, group, slot.id)
-                echo = self._echo(assignment, group)
+                summarizer = _summarizer(connections, group, slot.id)
+                echo = _echo(connections, assignment, group)
                 receivers.append(Receiver(slot.id, group, channel, redial=redial, summarizer=summarizer, echo=echo))
         if self._role == "sender":
             return SenderEngine(senders, log, self, drain_ns=experiment.phases.drain, epoll=self._epoll)
@@ -309,33 +234,6 @@ class Worker(PeerLoop):
             held_before=self._held_before,
             limited=assignment.limited,
         )
-
-    def _summarizer(self, assignment: LoadAssignment, group: Group, receiver: int) -> Summarizer | None:
-        if group.summarize is None:
-            return None
-        side_group = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
-        return Summarizer(group.summarize, receiver, self._side_channel(assignment, group, "sender", side_group))
-
-    def _replies(self, assignment: LoadAssignment, group: Group, sender: int) -> EchoReplies | None:
-        if not group.is_answered:
-            return None
-        channel = self._side_channel(assignment, group, "receiver", group.reply_group(sender))
-        return EchoReplies(channel, sender, assignment.tag)
-
-    def _echo(self, assignment: LoadAssignment, group: Group) -> EchoResponder | None:
-        if not group.is_answered:
-            return None
-        numbers = assignment.answered[group.name]
-        channels = {
-            number: self._side_channel(assignment, group, "sender", group.reply_group(number)) for number in numbers
-        }
-        return EchoResponder(channels, assignment.tag)
-
-    def _side_channel(self, assignment: LoadAssignment, group: Group, role: str, side_group: Group) -> Any:
-        """A connection to the group's system beside those of the load."""
-        channel = driver_of(group.protocol, role)(group.target.url or assignment.urls[group.protocol], side_group)
-        self._await_ready([channel])
-        return channel
 
     # -- running and ending --------------------------------------------------------------------------------------
 
@@ -414,11 +312,24 @@ class Worker(PeerLoop):
             recorder.close()
 
 
-def _sharing_slots(slots: Sequence[ConnectionSlot], groups: dict[str, Group]) -> dict[str, list[ConnectionSlot]]:
-    """Shared address -> the receivers that share one subscription to it."""
-    sharing: dict[str, list[ConnectionSlot]] = {}
-    for slot in slots:
-        group = groups[slot.group].member(slot.index)
-        if protocol_of(group.protocol).shares_subscriptions and not group.is_topic:
-            sharing.setdefault(group.shared_address, []).append(slot)
-    return sharing
+def _summarizer(connections: SlotConnections, group: Group, receiver: int) -> Summarizer | None:
+    if group.summarize is None:
+        return None
+    side_group = Group(address=group.summarize.to, protocol=group.protocol, settle=Settle.AT_MOST_ONCE)
+    return Summarizer(group.summarize, receiver, connections.connect_beside(group, "sender", side_group))
+
+
+def _replies(connections: SlotConnections, tag: int, group: Group, sender: int) -> EchoReplies | None:
+    if not group.is_answered:
+        return None
+    return EchoReplies(connections.connect_beside(group, "receiver", group.reply_group(sender)), sender, tag)
+
+
+def _echo(connections: SlotConnections, assignment: LoadAssignment, group: Group) -> EchoResponder | None:
+    if not group.is_answered:
+        return None
+    channels = {
+        number: connections.connect_beside(group, "sender", group.reply_group(number))
+        for number in assignment.answered[group.name]
+    }
+    return EchoResponder(channels, assignment.tag)

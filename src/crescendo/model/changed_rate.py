@@ -26,7 +26,7 @@ class ChangedRatePacer:
         offsets, factors, passed = [0], [1.0], [0.0]
         for offset_ns, new_rate in changes:
             if offset_ns < offsets[-1] or new_rate <= 0:
-                raise ValueError("changes of rate are in order and positive")
+                raise ValueError("changes of rate must be positive and in order of time")
             passed.append(passed[-1] + (offset_ns - offsets[-1]) * factors[-1])
             offsets.append(offset_ns)
             factors.append(new_rate / rate)

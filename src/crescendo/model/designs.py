@@ -128,7 +128,7 @@ def defining_words(generators: Mapping[str, Sequence[str]], names: Sequence[str]
     words = []
     for name, product in generators.items():
         if name not in names:
-            raise ValueError(f"design.generators.{name}: no factor is called so; {suggestion(name, names)}")
+            raise ValueError(f"design.generators.{name}: there is no such factor; {suggestion(name, names)}")
         plain = [part.removeprefix("-") for part in product]
         for part in plain:
             if part not in names:

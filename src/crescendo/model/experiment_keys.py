@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from crescendo.model.agents import Agent
 from crescendo.model.connection_timeouts import ConnectionTimeouts
-from crescendo.model.experiment import Experiment, Inspect, PeerPlace, Peers, Phases, System
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_parts import Inspect, PeerPlace, Peers, Phases, System
 from crescendo.model.lab_network import AccessPoint, Impairment, LabLink, LabSettings
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.planned_faults import PlannedFault

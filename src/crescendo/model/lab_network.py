@@ -89,13 +89,13 @@ class LabSettings(Struct, frozen=True, forbid_unknown_fields=True):
             if len(names) > MAX_HOSTS or not self.hosts:
                 raise ValueError(f"{key}: a lab has 1 to {MAX_HOSTS} of them")
             if wrong := [name for name in names if _HOST_NAME.fullmatch(name) is None]:
-                raise ValueError(f"{key}: {wrong[0]!r} is not a name; use lower-case letters, digits and hyphens")
+                raise ValueError(f"{key}: {wrong[0]!r} is not a valid name; use lower-case letters, digits and hyphens")
         if self.system not in self.hosts:
             raise ValueError(f"system: {self.system!r} is not a host of the lab; {choice(self.system, self.hosts)}")
         for name, link in self.hosts.items():
             if link.access_point is not None and link.access_point not in self.access_points:
                 known = list(self.access_points)
                 wanted = choice(link.access_point, known) if known else "there are no access_points"
-                raise ValueError(f"hosts.{name}.access_point: {link.access_point!r} is not one; {wanted}")
+                raise ValueError(f"hosts.{name}.access_point: {link.access_point!r} is not an access point; {wanted}")
         if self.hosts[self.system].access_point is not None:
             raise ValueError(f"system: {self.system} is a station; its address could change, so give it a cable")

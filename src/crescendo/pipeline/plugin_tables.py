@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from crescendo.pipeline.context import AnalysisContext
 from crescendo.pipeline.storage.table_store import TableStore
+from crescendo.record.published_tables import plugin_tables
 from crescendo.record.table_types import Table
-from crescendo.record.tables import plugin_tables
 
 
 def write_plugin_tables(store: TableStore, context: AnalysisContext, progress: Callable[[str], None]) -> None:

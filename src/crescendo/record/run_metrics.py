@@ -17,6 +17,7 @@ from crescendo.model.peer_statistics import PeerStatistics
 from crescendo.model.run_evidence import MeasuredRecovery
 from crescendo.record import tables
 from crescendo.record.manifest import read_manifest
+from crescendo.record.published_tables import published_tables
 from crescendo.record.summary import Latency, Ledger, Rate, Summary
 from crescendo.record.table_reader import rows
 from crescendo.record.tables import READING_SUMMARY, SPANS
@@ -38,7 +39,7 @@ class SummarizedEvidence:
     run_dir: Path | None = None  # whose tables are read
 
     def rows(self, table: str) -> Sequence[Any]:
-        return () if self.run_dir is None else rows(self.run_dir, tables.published_tables()[table])
+        return () if self.run_dir is None else rows(self.run_dir, published_tables()[table])
 
 
 def metric_values(run_dir: Path, summary: Summary, metrics: Sequence[str]) -> dict[str, float]:

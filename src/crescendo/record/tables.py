@@ -2,26 +2,18 @@
 
 Every table under `RUN/tables` is declared here, once: its name, its row class with the columns in their order, and the
 function that computes it, if it is computed from the recording alone. The pipeline writes what is declared, and readers
-use the row classes. Tables of other packages come as entry points of the group `crescendo.tables`. Columns of
-recordings are in `schema`. Knows neither Spark nor the pipeline.
+use the row classes. Tables of other packages are found by `published_tables`. Columns of recordings are in `schema`.
+Knows neither Spark nor the pipeline.
 """
 
-import re
 from typing import Annotated, Any
 
 from msgspec import Struct, field
 
-from crescendo.model import plugins
-from crescendo.model.errors import ConfigError
 from crescendo.record.table_types import Int32, Table
 
 TABLES_VERSION = 7
 """Increase it when a table is added or changed: every run is then computed again."""
-
-RESERVED = "runs"
-"""The lake keeps its own table of this name."""
-
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 Second = Annotated[int, "seconds since the start of the first phase, rounded down"]
 PhaseName = Annotated[str, "name of the phase, or `outside` for a time that is in none"]
@@ -407,37 +399,3 @@ TABLES: tuple[Table[Any], ...] = (
     BACKLOG, LITTLE, OUTAGES, BURSTS, EFFECTS, RECOVERY, STEADY_STATE, ERRORS, JITTER, JITTER_HISTOGRAM, JITTER_SERIES,
     SPANS, SPAN_HISTOGRAM, HOPS,
 )  # fmt: skip
-
-
-def published_tables() -> dict[str, Table[Any]]:
-    """name -> table, of this package and of others."""
-    return {table.name: table for table in (*plugin_tables(), *TABLES)}
-
-
-def plugin_tables() -> list[Table[Any]]:
-    """The tables of other packages. One that cannot be used is reported on stderr and skipped."""
-    taken = {table.name for table in TABLES}
-    found: list[Table[Any]] = []
-    for name, value in plugins.loaded_plugins(plugins.TABLES, Table):
-        try:
-            table = _usable(name, value, taken)
-        except ConfigError as err:
-            plugins.report_once(f"{err}; it is skipped")
-            continue
-        taken.add(table.name)
-        found.append(table)
-    return found
-
-
-def _usable(plugin: str, value: Table[Any], taken: set[str]) -> Table[Any]:
-    if _NAME.fullmatch(value.name) is None or value.name == RESERVED:
-        raise ConfigError(f"table plugin {plugin!r}: {value.name!r} cannot be the name of a table")
-    if value.name in taken:
-        raise ConfigError(f"table plugin {plugin!r}: there is another table named {value.name!r}")
-    if value.build is None:
-        raise ConfigError(f"table plugin {plugin!r} has no function `build`")
-    try:
-        _ = value.columns
-    except (KeyError, TypeError, ValueError) as err:
-        raise ConfigError(f"table plugin {plugin!r}: a column of {value.row!r} has an unknown type: {err}") from err
-    return value

@@ -35,7 +35,7 @@ _BASES = {
     "repeats": "Intervals are 95 %, from the pooled variance of the repeats.",
     "lenth": "Nothing was repeated: bars are Lenth's margin of error, by the size of the other effects.",
     "lack of fit": "Nothing was repeated: intervals are 95 %, from what the factors leave unexplained.",
-    "none": "Nothing was repeated, so nobody can say how certain these effects are.",
+    "none": "Nothing was repeated, so how certain these effects are is unknown.",
 }
 
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from crescendo.report import formats
 from crescendo.report.glossary import explain_terms, term
+from crescendo.report.page_templates import page_templates
 from crescendo.report.plots.time_axis import Chart
 
 MAX_UNFOLDED_ROWS = 8
@@ -67,13 +68,7 @@ def _packed_plotly() -> str:
 
 @cache
 def _environment() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("crescendo.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    templates = page_templates("crescendo.report")
     templates.filters |= {"term": term, "explain_terms": explain_terms}
     return templates
 

@@ -116,7 +116,7 @@ class ExperimentLab:
         refuse_packet_keys(name, self._why_no_tap, *impairments)
         if link.rto_min is not None or link.arp_retry is not None:
             raise ConfigError(
-                f"lab: {name} has rto_min or arp_retry, which say nothing about a TCP link, and there is no TAP "
+                f"lab: {name} has rto_min or arp_retry, which have no effect on a TCP link, and there is no TAP "
                 f"interface here ({self._why_no_tap}); run as root with /dev/net/tun, or leave them out"
             )
 

@@ -134,7 +134,9 @@ def _request(action: str, process: LabProcess, setting: SetRequest | None) -> tu
         case "stop":
             name = f"STOP_{process.identity.role.upper()}"
             if name not in Command.__members__:
-                raise ConfigError(f"{process.identity.id} is a {process.identity.role}, which nobody can stop; halt it")
+                raise ConfigError(
+                    f"{process.identity.id} is a {process.identity.role}, which cannot be stopped; halt it"
+                )
             return Command[name], None
         case _:
             return Command[action.upper()], None

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crescendo.lab.host_network import HostNetwork, LabHost
+from crescendo.lab.host_network import HostNetwork
+from crescendo.lab.lab_host import LabHost
 from crescendo.model.errors import ConfigError, LostError
 from crescendo.run.system_on_host import HostedSystem, HostedSystemOrder
 from crescendo.topology.generate import Network

@@ -15,7 +15,8 @@ import msgspec
 
 from crescendo.inspectors.registry import inspector_of
 from crescendo.model.errors import ConfigError, PeerError
-from crescendo.model.experiment import PROCESS, Experiment
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_parts import PROCESS
 from crescendo.model.protocols import AMQP10
 from crescendo.model.suggestions import choice
 from crescendo.record.stand_in import RELAY

@@ -22,8 +22,9 @@ from crescendo.load.assignment import ConnectionSlot, SliceMembers, load_assignm
 from crescendo.mlmq.workloads.assignment import workload_assignment as assign_clients
 from crescendo.model.address import located_address
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import PROCESS, Experiment, Inspect, System
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_inputs import with_inputs_at
+from crescendo.model.experiment_parts import PROCESS, Inspect, System
 from crescendo.model.metrics import split_metric
 from crescendo.model.mlmq_clients import CLIENT, ClientKind
 from crescendo.model.protocols import MLMQ, known_protocols, protocol_of

@@ -91,7 +91,7 @@ class RecordingSource:
         try:
             files = msgspec.json.decode(answer.content[:_MAX_LISTING_BYTES], type=list[ListedFile])
         except msgspec.MsgspecError as err:
-            raise LostError(f"{self._peer} lists its recording in a way that cannot be read: {err}") from err
+            raise LostError(f"{self._peer} sent a list of its recording that cannot be read: {err}") from err
         if len(files) > MAX_FILES:
             raise LostError(f"{self._peer} offers {len(files)} files")
         return [file for file in files if FILE_NAME.fullmatch(file.name)]

@@ -9,7 +9,8 @@ from pathlib import Path
 from crescendo.agent.configuration import read_configuration
 from crescendo.inspectors.registry import inspector_of
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import PROCESS, Experiment
+from crescendo.model.experiment import Experiment
+from crescendo.model.experiment_parts import PROCESS
 from crescendo.model.protocols import known_protocols, protocol_of
 from crescendo.model.suggestions import choice
 from crescendo.run.experiment_lab import check_lab_of

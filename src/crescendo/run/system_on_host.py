@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from crescendo.lab.host_network import LabHost
+from crescendo.lab.lab_host import LabHost
 from crescendo.model.errors import ConfigError, CrescendoError, LostError
 from crescendo.processes.child import close_pipes, first_line, launch_child, wait_or_kill
 from crescendo.processes.die_with_parent import die_with_parent

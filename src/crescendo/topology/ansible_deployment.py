@@ -7,11 +7,13 @@ is taken down. Nodes run under start-stop-daemon in a directory of their own, wh
 A broker needs more than files, so Crescendo on its machine renders and starts it (`node_program`).
 """
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,13 @@ class PlayFailure(ConfigError):
     def __init__(self, sentence: str, changed: dict[str, list[str]]) -> None:
         super().__init__(sentence)
         self.changed = changed
+
+
+@contextlib.contextmanager
+def private_directory() -> Iterator[Path]:
+    """A directory for the files that are copied, which nobody else can read."""
+    with tempfile.TemporaryDirectory(prefix="crescendo-topology-") as work:
+        yield Path(work)
 
 
 def deploy(

@@ -15,8 +15,9 @@ from msgspec.structs import fields, replace
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.experiment import Experiment, Phases
+from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, parse_mapping
+from crescendo.model.experiment_parts import Phases
 from crescendo.model.mlmq_clients import ClientKind
 from crescendo.model.units import Duration, format_unit
 from crescendo.model.workload import Group

@@ -12,12 +12,13 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import Response
 
 from crescendo import __version__
 from crescendo.model.units import format_count, format_ns
 from crescendo.report import formats
+from crescendo.report.page_templates import page_templates
 from crescendo.web.audit_log import AuditLog
 from crescendo.web.experiment_store import ExperimentStore
 from crescendo.web.run_index import RunIndex
@@ -112,13 +113,7 @@ def render(request: Request, template: str, data: dict[str, Any], status: int = 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("crescendo.web"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_templates("crescendo.web")
     environment.filters |= {
         "moment": formats.moment,
         "ns": lambda value: formats.NOTHING if value is None else format_ns(value),

@@ -108,7 +108,7 @@ def test_a_collector_understands_the_metrics_and_every_second(
             with pytest.raises(ConfigError, match="only otlp"):
                 export("csv", failing, tmp_path / "csv", *given)
         server.shutdown()
-    with pytest.raises(PeerError, match="did not take it"):
+    with pytest.raises(PeerError, match="did not accept it"):
         export("otlp", failing, tmp_path / "gone", url)
     place, request = Collector.taken[0]
     assert place == "/v1/metrics a b"

@@ -57,7 +57,7 @@ def test_a_tcp_link_says_why_it_is_one_and_what_it_cannot_show() -> None:
     section = hosts_and_links(manifest({"hosts": {"station": station}}, 1.0), None)
     assert section is not None
     assert "are TCP links, because there is no TAP interface here (no such device)" in section.lead
-    assert "nothing here tells how TCP recovers" in section.lead
+    assert "this says nothing about how TCP recovers" in section.lead
     assert section.grids["Hosts"].rows[0][-1] == "TCP link"
     assert section.grids["Connections of TCP links"].rows == [["station", "3", "1", "2", "5,000", "70"]]
 

@@ -72,9 +72,9 @@ def send_otlp(body: bytes, url: str) -> None:
             follow_redirects=False,
         )
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):  # whose words may repeat a password
-        raise ConfigError("--to: this is not a URL of HTTP; give one such as http://127.0.0.1:4318") from None
+        raise ConfigError("--to: this is not an HTTP URL; give one such as http://127.0.0.1:4318") from None
     except httpx.HTTPError as err:
-        raise PeerError(f"{shown}: the collector did not take it: {err}") from err
+        raise PeerError(f"{shown}: the collector did not accept it: {err}") from err
     if answer.status_code != 200:
         raise PeerError(f"{shown}: the collector answered with status {answer.status_code}")
     refused = _partial(answer)
@@ -98,7 +98,7 @@ def _headers() -> dict[str, str]:
     if any(not mark for _, mark, _ in pairs) or not all(map(_HEADER_NAME.fullmatch, headers)):
         raise ConfigError(f"{HEADERS}: write key=value, separated by commas")
     if not all(value.isascii() and value.isprintable() for value in headers.values()):
-        raise ConfigError(f"{HEADERS}: a value has characters that no header of HTTP may have")
+        raise ConfigError(f"{HEADERS}: a value has characters that are not allowed in an HTTP header")
     return headers
 
 

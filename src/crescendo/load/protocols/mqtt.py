@@ -225,9 +225,11 @@ class MqttSender(BaseSendChannel, _Client):
         if self._message_properties and self._version != V5:
             self._fail("the system speaks MQTT 3.1.1, which has neither properties nor a time to live; leave them out")
         elif length > terms.max_packet_bytes:
-            self._fail(f"the system takes packets of at most {terms.max_packet_bytes} bytes; these have {length}")
+            self._fail(f"the system accepts packets of at most {terms.max_packet_bytes} bytes; these have {length}")
         elif self._qos > terms.maximum_qos:
-            self._fail(f"{self._group.settle} needs QoS {self._qos}; the system takes at most QoS {terms.maximum_qos}")
+            self._fail(
+                f"{self._group.settle} needs QoS {self._qos}; the system accepts at most QoS {terms.maximum_qos}"
+            )
         else:
             self.ready = True
 

@@ -114,7 +114,7 @@ class OpenWireSender(AnsweredSendChannel, _Channel):
         self.resize(self._size)
         length, largest = self._batch.frame_length - LENGTH_BYTES, agreement.max_frame_bytes
         if length > largest:
-            self._fail(f"the system takes frames of at most {largest} bytes; these have {length}")
+            self._fail(f"the system accepts frames of at most {largest} bytes; these have {length}")
         return self._connection.add_producer(_NUMBER, self._destination)
 
     def _new_batch(self, size: int) -> MessageBatch:

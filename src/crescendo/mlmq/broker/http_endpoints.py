@@ -33,7 +33,7 @@ class HttpEndpoints:
             self._server = await asyncio.start_server(self._serve_request, host, port, limit=_MAX_REQUEST_BYTES)
         except OSError as err:
             raise ConfigError(
-                f"http: {host}:{port} cannot be listened on: {err.strerror or err}; choose another"
+                f"http: cannot listen at {host}:{port}: {err.strerror or err}; choose another port"
             ) from err
         self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
 

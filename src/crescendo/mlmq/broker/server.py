@@ -155,7 +155,7 @@ class Broker:
             self._server = await loop.create_server(lambda: ClientConnection(self), host, port, backlog=1024)
         except OSError as err:
             text = err.strerror or str(err)
-            raise ConfigError(f"listen: {host}:{port} cannot be listened on: {text}; choose another port") from err
+            raise ConfigError(f"listen: cannot listen at {host}:{port}: {text}; choose another port") from err
         self.port = self._server.sockets[0].getsockname()[1]
         self.request_log.open_log(self.settings, self.port)
         await self.http.start(*address_of("http", self.settings.http))

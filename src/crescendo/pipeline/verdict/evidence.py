@@ -33,10 +33,11 @@ from crescendo.pipeline.source.foreign_messages import ForeignMessages
 from crescendo.pipeline.source.imported_counts import ImportedCounts
 from crescendo.pipeline.source.run_slices import RunSlice
 from crescendo.record.manifest import ConnectionRecord, Manifest, PeerRecord
+from crescendo.record.published_tables import published_tables
 from crescendo.record.schema import READ_DELAY_FLOOR_NS
 from crescendo.record.summary import Latency, Ledger, Rate
 from crescendo.record.table_types import Table
-from crescendo.record.tables import OutageRow, RecoveryRow, published_tables
+from crescendo.record.tables import OutageRow, RecoveryRow
 
 _DRAIN = "drain"
 _SHARED_QUEUE = "it shares its queue with receivers of other groups: judge the group of the senders"

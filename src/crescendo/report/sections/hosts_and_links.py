@@ -43,11 +43,11 @@ def _lead(hosts: dict[str, Any], measured: dict[str, Any], manifest: Manifest, e
     if without_tap:
         lead += (
             f" Impaired links are TCP links, because there is no TAP interface here ({without_tap[0]}): a process"
-            " passes bytes on with a delay and a rate. No packet was lost or repeated, so nothing here tells how TCP"
-            " recovers."
+            " passes bytes on with a delay and a rate. No packet was lost or repeated, so this says nothing about how"
+            " TCP recovers."
         )
     if any("packets" in facts for facts in hosts.values()):
-        lead += " Impaired links are TAP links: a process carries every packet, and the seed decides their fates."
+        lead += " Impaired links are TAP links: a process carries every packet, and the seed decides which are lost."
     bits = _offered_bps(manifest, experiment)
     shares = {name: bits[name] / measured[name]["up_bps"] for name in measured if bits.get(name)}
     if shares:

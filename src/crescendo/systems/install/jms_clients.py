@@ -7,8 +7,8 @@ to be made again. Starts nothing itself.
 
 import hashlib
 import shutil
-import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,14 +16,9 @@ import msgspec
 from crescendo.model.errors import ConfigError
 from crescendo.record.documents import write_document
 from crescendo.systems.base import Installation
+from crescendo.systems.install.data_directory import data_directory, install_once
 from crescendo.systems.install.java import with_java
-from crescendo.systems.install.maven import (
-    HOME,
-    RECORD,
-    InstallRecord,
-    data_directory,
-    install_lock,
-)
+from crescendo.systems.install.maven import HOME, RECORD, InstallRecord
 from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project
 from crescendo.systems.install.packages import install_package
 
@@ -58,35 +53,22 @@ def find_jms_clients() -> Installation:
 def install_jms_clients(progress: Callable[[str], None]) -> Installation:
     """Fetch the clients and build the program, unless that is done already."""
     digest = _source_digest()
-    directory = _directory(digest)
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with install_lock(directory.parent) as partial_prefix:
-            if not (directory / RECORD).exists():
-                _build(digest, directory, partial_prefix, progress)
-    except OSError as err:
-        raise ConfigError(
-            f"{NAME} cannot be installed under {directory.parent}: {err.strerror or err}; free some space or set "
-            "CRESCENDO_DATA to another directory"
-        ) from err
+    install_once(NAME, _directory(digest), partial(_build, digest, progress), proof=RECORD)
     return find_jms_clients()
 
 
-def _build(digest: str, directory: Path, partial_prefix: str, progress: Callable[[str], None]) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=partial_prefix, dir=directory.parent))
-    try:
-        if shutil.which("javac") is None:
-            install_package("openjdk-17-jdk-headless", None, progress)
-        progress("fetching the JMS clients and building their driver with Maven")
-        jars = partial / "release" / HOME
-        build = fetch_jars(java_project(NAME), partial / "build", jars, progress, goals=_GOALS)
-        (built,) = (build / "target").glob("jms-clients-*.jar")
-        built.rename(jars / built.name)
-        record = InstallRecord(digest[:_DIGEST_CHARACTERS], "maven, built from java/jms-clients", digest)
-        write_document(partial / "release" / RECORD, record)
-        (partial / "release").rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+def _build(digest: str, progress: Callable[[str], None], scratch: Path) -> Path:
+    if shutil.which("javac") is None:
+        install_package("openjdk-17-jdk-headless", None, progress)
+    progress("fetching the JMS clients and building their driver with Maven")
+    release = scratch / "release"
+    jars = release / HOME
+    build = fetch_jars(java_project(NAME), scratch / "build", jars, progress, goals=_GOALS)
+    (built,) = (build / "target").glob("jms-clients-*.jar")
+    built.rename(jars / built.name)
+    record = InstallRecord(digest[:_DIGEST_CHARACTERS], "maven, built from java/jms-clients", digest)
+    write_document(release / RECORD, record)
+    return release
 
 
 def _directory(digest: str) -> Path:

@@ -1,20 +1,16 @@
 """How is a release installed from a Maven repository, and where is it afterwards?
 
 Maven itself downloads it and verifies the checksum of its repository, so the user's mirrors and proxies apply; the
-archives of known versions must also have the SHA-256 that is written in the module of their kind. A release is
-unpacked next to its final directory and renamed when it is complete: there is never half a release. Runs no script of a
+archives of known versions must also have the SHA-256 that is written in the module of their kind. Runs no script of a
 release and changes nothing in it.
 """
 
 import contextlib
-import fcntl
-import os
 import re
-import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -23,8 +19,9 @@ from msgspec import Struct
 from crescendo.model.errors import ConfigError
 from crescendo.record.documents import write_document
 from crescendo.systems.base import Installation
+from crescendo.systems.install.data_directory import data_directory, install_once, make_whole
 from crescendo.systems.install.maven_command import run_maven
-from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project, sha256_of_file
+from crescendo.systems.install.maven_project import CHECKSUMS, fetch_jars, java_project, sha256_of_file, wrong_checksum
 from crescendo.systems.install.packages import check_version, home_from_environment
 
 RECORD = "installation.json"
@@ -34,7 +31,6 @@ ASSEMBLED = "maven, assembled from"
 
 MAX_FILES = 20_000
 MAX_UNPACKED_BYTES = 2 * 2**30
-_PARTIAL = ".partial-"
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 _VERSION = re.compile(r"[0-9][A-Za-z0-9._-]{0,63}")
 
@@ -74,56 +70,45 @@ class Release:
         """Download and unpack the release, unless it is already installed."""
         version = _checked_version(version or self.default)
         directory = self._release_dir(version)
-        try:
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            with install_lock(directory.parent):
-                if not (directory / RECORD).exists():
-                    self._fetch(version, directory, progress)
-        except OSError as err:
-            raise ConfigError(
-                f"{self.kind} {version} cannot be installed under {directory.parent}: {err.strerror or err}; "
-                "free some space or set CRESCENDO_DATA to another directory"
-            ) from err
+        make = partial(self._fetch, version, progress)
+        install_once(f"{self.kind} {version}", directory, make, proof=RECORD)
         return self._installed(version)
 
     def install_into(self, directory: Path, version: str | None, progress: Callable[[str], None]) -> Path:
         """Unpack the release once more, into a directory that does not exist yet; returns its home."""
         version = _checked_version(version or self.default)
         try:
-            self._fetch(version, directory, progress)
+            make_whole(directory, partial(self._fetch, version, progress))
         except OSError as err:
             raise ConfigError(
                 f"{self.kind} {version} cannot be installed in {directory}: {err.strerror or err}; free some space"
             ) from err
         return directory / HOME
 
-    def _fetch(self, version: str, directory: Path, progress: Callable[[str], None]) -> None:
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=directory.parent))
-        try:
-            progress(f"fetching {self.artifact} {version} with Maven")
-            (partial / "release").mkdir()
-            put = self._assemble if version in self.assembled else self._unpack
-            record = put(version, partial, partial / "release" / HOME, progress)
-            self._version_in(partial / "release" / HOME)
-            write_document(partial / "release" / RECORD, record)
-            (partial / "release").rename(directory)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+    def _fetch(self, version: str, progress: Callable[[str], None], scratch: Path) -> Path:
+        progress(f"fetching {self.artifact} {version} with Maven")
+        release = scratch / "release"
+        release.mkdir()
+        put = self._assemble if version in self.assembled else self._unpack
+        record = put(version, scratch, release / HOME, progress)
+        self._version_in(release / HOME)
+        write_document(release / RECORD, record)
+        return release
 
-    def _unpack(self, version: str, partial: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
+    def _unpack(self, version: str, scratch: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
         """The archive of this version becomes the home."""
         group = self._group(version)
-        archive = fetch(group, self.artifact, version, partial, progress=progress)
+        archive = fetch(group, self.artifact, version, scratch, progress=progress)
         sha256 = self._checked_sha256(archive, version, progress)
         progress(f"unpacking {archive.name}")
-        unpack(archive, partial / "unpacked")
-        _unwrapped(partial / "unpacked").rename(home)
+        unpack(archive, scratch / "unpacked")
+        _unwrapped(scratch / "unpacked").rename(home)
         return InstallRecord(version, f"maven {group}:{self.artifact}:{version}", sha256)
 
-    def _assemble(self, version: str, partial: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
+    def _assemble(self, version: str, scratch: Path, home: Path, progress: Callable[[str], None]) -> InstallRecord:
         """The jars of this version become the home's lib directory."""
         project = java_project(f"{self.kind}-{version}")
-        fetch_jars(project, partial / "build", home / "lib", progress)
+        fetch_jars(project, scratch / "build", home / "lib", progress)
         sha256 = sha256_of_file(project / CHECKSUMS)
         return InstallRecord(version, f"{ASSEMBLED} {self.group}:*:{version}", sha256)
 
@@ -139,10 +124,7 @@ class Release:
         if known is None:
             progress(f"the SHA-256 of {self.artifact} {version} is not known here; this archive has {found}")
         elif found != known:
-            raise ConfigError(
-                f"{archive.name} has the SHA-256 {found}, but {self.kind} {version} has {known}; do not use it, and "
-                "check the Maven repository or mirror that it came from"
-            )
+            raise wrong_checksum(archive, found, f"{self.kind} {version}", known)
         return found
 
     def _installed(self, version: str | None) -> Installation:
@@ -181,13 +163,6 @@ class Release:
             if len(found) == 1:
                 return found[0]
         raise ConfigError(f"{home} is not a {self.kind} home: it needs exactly one lib/{self.jar}-VERSION.jar")
-
-
-def data_directory() -> Path:
-    """Where installed releases are kept."""
-    if own := os.environ.get("CRESCENDO_DATA"):
-        return Path(own).absolute()
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "crescendo"
 
 
 def fetch(
@@ -236,19 +211,6 @@ def _unwrapped(directory: Path) -> Path:
     while len(entries := list(directory.iterdir())) == 1 and entries[0].is_dir():
         directory = entries[0]
     return directory
-
-
-@contextlib.contextmanager
-def install_lock(directory: Path) -> Iterator[str]:
-    """One installation of a kind at a time; the holder of the lock removes what a killed installation left.
-
-    Yields how the name of a directory begins in which an installation is made.
-    """
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for partial in directory.glob(f"{_PARTIAL}*"):
-            shutil.rmtree(partial, ignore_errors=True)
-        yield _PARTIAL
 
 
 def _checked_version(version: str) -> str:

@@ -47,14 +47,27 @@ def check_jars(directory: Path, checksums: str, what: str) -> None:
     wanted = {name: digest for digest, name in (line.split() for line in checksums.splitlines())}
     found = {jar.name: sha256_of_file(jar) for jar in directory.iterdir()}
     for name in sorted(wanted.keys() | found.keys()):
-        if wanted.get(name) != found.get(name):
-            raise ConfigError(
-                f"{what}: {name} has the SHA-256 {found.get(name, 'of nothing: it is missing')}, wanted "
-                f"{wanted.get(name, 'is no such file')}; do not use it, and check the Maven repository or mirror that "
-                "it came from"
-            )
+        if name not in found:
+            wrong = "is missing"
+        elif name not in wanted:
+            wrong = "is not part of it"
+        elif found[name] != wanted[name]:
+            wrong = f"has the SHA-256 {found[name]} instead of {wanted[name]}"
+        else:
+            continue
+        raise ConfigError(
+            f"{what}: {name} {wrong}; do not use it, and check the Maven repository or mirror that it came from"
+        )
 
 
 def sha256_of_file(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def wrong_checksum(archive: Path, found: str, what: str, known: str) -> ConfigError:
+    """The error of an archive that is not what it should be."""
+    return ConfigError(
+        f"{archive.name} has the SHA-256 {found}, but {what} has {known}; do not use it, and "
+        "check the Maven repository or mirror that it came from"
+    )

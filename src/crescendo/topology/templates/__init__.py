@@ -4,18 +4,9 @@ Through the templates in this directory; they may include those of systems. XML 
 is an error, never an empty text.
 """
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+from crescendo.systems.templates import configuration_templates
 
-_ENVIRONMENT = Environment(
-    loader=ChoiceLoader(
-        [PackageLoader("crescendo.topology", "templates"), PackageLoader("crescendo.systems", "templates")]
-    ),
-    autoescape=select_autoescape(["xml"]),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_ENVIRONMENT = configuration_templates("crescendo.topology", "crescendo.systems")
 
 
 def fill_template(name: str, **values: object) -> str:

@@ -63,7 +63,7 @@ def agreed(ours: Proposal, theirs: WireFormatInfo) -> Agreement:
     terms = decode_map(theirs.properties)
     largest = _number(terms, "MaxFrameSize") or _NO_LIMIT
     if largest < _MIN_MAX_FRAME_BYTES:
-        raise PeerError(f"the system takes frames of at most {largest} bytes, too few for any message")
+        raise PeerError(f"the system accepts frames of at most {largest} bytes, too few for any message")
     silence_ms = _number(terms, "MaxInactivityDuration")
     return Agreement(
         min(ours.version, theirs.version),

@@ -7,8 +7,6 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from typer.main import get_command
-
 from crescendo.exporters.registry import EXPORTERS, exporter_of
 from crescendo.importers.registry import FORMATS, format_of
 from crescendo.inspectors.registry import INSPECTORS, inspector_of
@@ -39,8 +37,9 @@ class _Registry(NamedTuple):
     find: Callable[[str], Any]
 
 
-def plugin_states() -> Iterator[PluginState]:
-    for group, registry in _registries().items():
+def plugin_states(own_verbs: Container[str]) -> Iterator[PluginState]:
+    """Every plugin that an installed package offers. None of them can replace one of our own verbs."""
+    for group, registry in _registries(own_verbs).items():
         for plugin in plugins.offered(group):
             yield _state(plugin, registry)
 
@@ -58,7 +57,7 @@ def _state(plugin: Plugin, registry: _Registry) -> PluginState:
     return PluginState(plugin, OK)
 
 
-def _registries() -> dict[str, _Registry]:
+def _registries(own_verbs: Container[str]) -> dict[str, _Registry]:
     return {
         plugins.PROTOCOLS: _Registry(OWN, protocol_of),
         plugins.TABLES: _Registry({table.name for table in TABLES}, _loader(plugins.TABLES, Table)),
@@ -67,16 +66,9 @@ def _registries() -> dict[str, _Registry]:
         plugins.INSPECTORS: _Registry(INSPECTORS, inspector_of),
         plugins.IMPORTERS: _Registry(FORMATS, format_of),
         plugins.EXPORTERS: _Registry(EXPORTERS, exporter_of),
-        plugins.VERBS: _Registry(_own_verbs(), _loader(plugins.VERBS, Callable)),
+        plugins.VERBS: _Registry(own_verbs, _loader(plugins.VERBS, Callable)),
     }
 
 
 def _loader(group: str, expected: Any) -> Callable[[str], Any]:
     return partial(plugins.load_plugin, group, expected=expected)
-
-
-def _own_verbs() -> Container[str]:
-    from crescendo.cli.main import app  # it lists this verb too
-
-    verbs: Container[str] = getattr(get_command(app), "commands", {})
-    return verbs
