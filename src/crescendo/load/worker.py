@@ -206,7 +206,7 @@ class Worker(PeerLoop):
                 self._await_ready([channels[slot.id] for slot in slots])
             except PeerError:
                 refused = {slot.id for slot in slots if channels[slot.id].closed is not None}
-                if attempt == _SUBSCRIBE_RETRIES or not refused <= patient:
+                if attempt == _SUBSCRIBE_RETRIES or not refused or not refused <= patient:
                     raise
                 for number in refused:
                     channels.pop(number).close()
@@ -264,7 +264,8 @@ class Worker(PeerLoop):
                     raise PeerError(channel.closed)
             waiting = [channel for channel in waiting if not channel.ready]
             if time.monotonic() > deadline:
-                raise PeerError(f"the system did not answer {len(waiting)} connection(s) within {READY_TIMEOUT_S:g} s")
+                silent = f"{len(waiting)} connection(s) and did not answer within {READY_TIMEOUT_S:g} s"
+                raise PeerError(f"the system accepted {silent}; is this a port of that protocol?")
             if waiting:
                 time.sleep(0.002)
                 self._keep_lease()
