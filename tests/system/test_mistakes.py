@@ -107,8 +107,12 @@ def test_a_wrong_control_url_is_refused_before_anything_starts(tmp_path: Path) -
     assert not (tmp_path / "r").exists()
 
 
-def test_the_report_of_nothing_is_refused(refused: Refuse, tmp_path: Path) -> None:
+def test_the_report_and_the_model_of_nothing_are_refused(
+    refused: Refuse, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     assert refused("report", str(tmp_path / "nosuch")).endswith("nosuch: no such directory")
+    assert refused("report", str(experiment())).endswith(".yml: no such directory")
+    assert "nosuch: not a recording" in refused("model", str(tmp_path / "nosuch"))
 
 
 @pytest.mark.parametrize(
