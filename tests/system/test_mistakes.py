@@ -177,11 +177,12 @@ def locked_relay(tmp_path: Path) -> Iterator[RunningInstance]:
 
 
 def test_a_wrong_password_is_reported_and_never_shown(
-    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
+    launch: Callable[..., Any], tmp_path: Path, locked_relay: RunningInstance
 ) -> None:
     url = locked_relay.url.replace("difference%20engine", "sesame-open")
     assert "sesame-open" in url
-    complaint = _refused(launch, "run", str(experiment(system={"url": url})))
+    (tmp_path / "url").write_text(url)
+    complaint = _refused(launch, "try", "--url-file", str(tmp_path / "url"))  # which starts no Spark before
     assert "user 'ada'" in complaint
     assert "sesame-open" not in complaint
 
