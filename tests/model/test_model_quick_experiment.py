@@ -64,6 +64,7 @@ def test_an_unbounded_rate_is_not_compared_with_an_offered_one() -> None:
     [
         ("host:5672", LoadFlags(), "begin with amqp://"),
         ("http://u:hunter2@host", LoadFlags(), "begin with amqp://"),
+        ("ampqs://u:hunter2@host", LoadFlags(), "did you mean 'amqps://'"),
         ("amqp://u:hunter2@host:99999", LoadFlags(), r"should read amqp://\[user:password@\]host"),
         ("amqp://host", LoadFlags(queue="a", topic="b"), "give one of the two"),
         ("mqtt://host", LoadFlags(persistent=True), "leave it out"),

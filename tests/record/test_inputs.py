@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_read_is_refused_for_a_run_and_ignored_in_a_record
     if kind == "fifo":
         os.mkfifo(tmp_path / broken)
     written = document(tmp_path / "lines", tmp_path / "trace")
-    place = {"lines": r"workload\[0\]: size", "trace": "profile: file"}[broken]
+    place = {"lines": r"workload\.main: size", "trace": "profile: file"}[broken]
     with pytest.raises(ConfigError, match=rf"mine\.yml: {place}: .*{broken} cannot be read: .*{reason}"):
         experiment_from(written, source="mine.yml")
     assert recorded_experiment(written, "manifest.json").name == "x"

@@ -1,6 +1,7 @@
 """A user's mistake gives one clear sentence and exit code 2, and leaves nothing that looks like a recording."""
 
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,11 @@ from typing import Any
 import pytest
 
 from crescendo.cli.main import main
-from crescendo.model.errors import ConfigError
+from crescendo.model.errors import ConfigError, PeerError
 from crescendo.model.experiment_file import experiment_from, load_experiment
-from crescendo.net.sockets import listen
+from crescendo.net.sockets import connect, listen
 from crescendo.processes.die_with_parent import die_with_parent
-from crescendo.run.execute import execute
+from crescendo.run.execute import execute, new_run_dir
 from crescendo.run.observer import RunObserver
 from crescendo.systems.instance import RunningInstance, start
 from crescendo.systems.kinds.loopback import LOOPBACK
@@ -78,6 +79,10 @@ def test_an_unknown_system_is_rejected_with_the_known_ones(refused: Refuse, expe
     [
         ({"inspect": [{"kind": "artmis"}]}, "no inspector is called 'artmis'; did you mean 'artemis'?"),
         ({"inspect": [{"kind": "artemis"}]}, "inspect: artemis does not fit the system loopback; give it the url"),
+        (
+            {"system": {"kind": "loopback", "settings": {"usr": "a"}}},
+            "system.settings.usr: loopback has no such setting; did you mean 'user'",
+        ),
         ({"workload": {"protocol": "mqtt"}}, "workload.main.protocol: loopback does not speak mqtt; write amqp10"),
     ],
 )
@@ -102,8 +107,52 @@ def test_a_wrong_control_url_is_refused_before_anything_starts(tmp_path: Path) -
     assert not (tmp_path / "r").exists()
 
 
-def test_the_report_of_nothing_is_refused(refused: Refuse, tmp_path: Path) -> None:
+def test_the_report_and_the_model_of_nothing_are_refused(
+    refused: Refuse, experiment: Callable[..., Path], tmp_path: Path
+) -> None:
     assert refused("report", str(tmp_path / "nosuch")).endswith("nosuch: no such directory")
+    assert refused("report", str(experiment())).endswith(".yml: no such directory")
+    assert "nosuch: not a recording" in refused("model", str(tmp_path / "nosuch"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--for", "5"), "--for: 5 needs a unit: write 5s for seconds"),
+        (("--size", "10"), "--size: size 10 is outside"),
+        (("--producers", "1000000"), "--producers: 1000000 is out of range"),
+        (("--url-file", "url.txt"), "URL and --url-file: give one of the two"),
+    ],
+)
+def test_a_mistake_in_a_flag_is_said_of_the_flag(refused: Refuse, arguments: tuple[str, ...], sentence: str) -> None:
+    for verb in ("try", "init"):
+        assert sentence in refused(verb, "amqp://127.0.0.1", *arguments)
+
+
+@pytest.mark.parametrize("kind", ["directory", "binary"])
+def test_what_is_no_experiment_file_is_refused_in_words(refused: Refuse, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "experiment.yml"
+    if kind == "directory":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\x7fELF\xd0\x00")
+    complaint = refused("run", str(path))
+    assert complaint.endswith("it is a directory; name a file in it" if kind == "directory" else "it is not UTF-8 text")
+
+
+def test_recordings_are_not_written_into_a_file(experiment: Callable[..., Path]) -> None:
+    taken = experiment()
+    with pytest.raises(ConfigError, match=re.escape(f"--out {taken}: this is not a directory")):
+        new_run_dir(taken, "x")
+
+
+def test_a_host_that_nobody_knows_is_reported_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("socket.getaddrinfo", unknown)  # so that no resolver of a network is asked
+    with pytest.raises(PeerError, match=r"no-host:5672 cannot be found: .*spelled correctly\?"):
+        connect("no-host", 5672)
 
 
 def test_a_file_of_any_name_has_a_name_for_its_runs(tmp_path: Path) -> None:
@@ -128,11 +177,12 @@ def locked_relay(tmp_path: Path) -> Iterator[RunningInstance]:
 
 
 def test_a_wrong_password_is_reported_and_never_shown(
-    launch: Callable[..., Any], experiment: Callable[..., Path], locked_relay: RunningInstance
+    launch: Callable[..., Any], tmp_path: Path, locked_relay: RunningInstance
 ) -> None:
     url = locked_relay.url.replace("difference%20engine", "sesame-open")
     assert "sesame-open" in url
-    complaint = _refused(launch, "run", str(experiment(system={"url": url})))
+    (tmp_path / "url").write_text(url)
+    complaint = _refused(launch, "try", "--url-file", str(tmp_path / "url"))  # which starts no Spark before
     assert "user 'ada'" in complaint
     assert "sesame-open" not in complaint
 

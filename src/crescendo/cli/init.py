@@ -29,15 +29,16 @@ def init(
     existing file is left alone.
     """
     from crescendo.cli.secret_options import secret_url
-    from crescendo.model.experiment_file import experiment_from
     from crescendo.model.quick_experiment import LoadFlags, commented_file, quick_document
 
     load = LoadFlags(
         queue=queue, topic=topic, producers=producers, consumers=consumers, rate=rate, size=size, length=length,
         persistent=persistent, confirm=confirm,
     )  # fmt: skip
-    document = quick_document(_without_credentials(secret_url("--url", url, url_file)), load) | {"name": file.stem}
-    experiment_from(document, source="crescendo init")  # a mistake in a flag is found now, not in the file
+    document = quick_document(_without_credentials(secret_url("--url", url, url_file, "URL")), load) | {
+        "name": file.stem
+    }
+    flags.experiment_of_flags(document, "init")  # a mistake in a flag is found now, not in the file
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(commented_file(document))

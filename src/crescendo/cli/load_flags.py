@@ -1,11 +1,22 @@
 """The options of verbs that take the load on the command line, instead of an experiment file."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.protocols import OWN
+
+if TYPE_CHECKING:
+    from crescendo.model.experiment import Experiment
+
+_FLAG_OF_KEY = {
+    "phases.measure": "--for",
+    "workload.size": "--size",
+    "workload.senders": "--producers",
+    "workload.receivers": "--consumers",
+    "workload.mode.size": "--confirm",
+}
 
 Url = Annotated[
     str | None,
@@ -37,3 +48,16 @@ def required_url(url: str | None) -> str:
     if url is None:
         raise ConfigError("which system? Give its URL, --url-file FILE, or set CRESCENDO_URL")
     return url
+
+
+def experiment_of_flags(document: dict[str, Any], verb: str) -> "Experiment":
+    """The experiment that the flags mean. What is wrong with it is said of the flags: its keys were not written."""
+    from crescendo.model.experiment_file import experiment_from
+
+    try:
+        return experiment_from(document, source=verb)
+    except ConfigError as err:
+        key, colon, why = str(err).removeprefix(f"{verb}: ").partition(": ")
+        if key not in _FLAG_OF_KEY:
+            raise
+        raise ConfigError(f"{_FLAG_OF_KEY[key]}{colon}{why}") from None

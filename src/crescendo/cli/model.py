@@ -41,8 +41,9 @@ def model(
     from crescendo.report.model_page import write_model_page
 
     check_browser(pdf)
-    path = out or runs[0] / MODEL_PAGE
-    check_directory_of(path, "--out")
+    if out is not None:
+        check_directory_of(out, "--out")
+    path = out or runs[0] / MODEL_PAGE  # model_of says what is wrong with the runs
     document = model_of(runs, station or (), what_if or ())
     write_model_page(document, path)
     if as_json:

@@ -21,16 +21,19 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 
 
-def secret_url(option: str, given: str | None, file: str | None) -> str | None:
-    """The URL of an option such as `--control`, of `--control-file` or of CRESCENDO_CONTROL; None without one."""
+def secret_url(option: str, given: str | None, file: str | None, written: str = "") -> str | None:
+    """The URL of an option such as `--control`, of `--control-file` or of CRESCENDO_CONTROL; None without one.
+
+    `written` is what the user calls it, where it is no option but an argument.
+    """
     variable = f"CRESCENDO_{option.removeprefix('--').upper().replace('-', '_')}"
     inherited = os.environ.pop(variable, None) or None
     if given is not None and file is not None:
-        raise ConfigError(f"{option} and {option}-file: give one of the two")
+        raise ConfigError(f"{written or option} and {option}-file: give one of the two")
     if file is not None:
         return read_secret(f"{option}-file", file)
     if given is not None and redact_url_text(given) != given:
-        _warn(option, f"write {option}-file FILE, or set {variable}")
+        _warn(written or option, f"write {option}-file FILE, or set {variable}")
     return given or inherited
 
 

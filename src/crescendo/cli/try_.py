@@ -28,15 +28,14 @@ def try_(
     """
     from crescendo.cli.run_view import run_and_show
     from crescendo.cli.secret_options import secret_url
-    from crescendo.model.experiment_file import experiment_from
     from crescendo.model.quick_experiment import LoadFlags, quick_document
     from crescendo.model.urls import redact_url
 
-    where = flags.required_url(secret_url("--url", url, url_file))
+    where = flags.required_url(secret_url("--url", url, url_file, "URL"))
     load = LoadFlags(
         queue=queue, topic=topic, producers=producers, consumers=consumers, rate=rate, size=size, length=length,
         persistent=persistent, confirm=confirm,
     )  # fmt: skip
-    experiment = experiment_from(quick_document(where, load), source="crescendo try")
+    experiment = flags.experiment_of_flags(quick_document(where, load), "try")
     command = ["crescendo", "try", redact_url(where), *load.arguments]
     return run_and_show(experiment, command, out, start_spark_first=False, as_json=as_json)

@@ -102,7 +102,9 @@ def address_of(text: str) -> Address:
     node, _, query = text.partition("?")
     match = _NODE.fullmatch(node)
     if not match:
-        raise ValueError(f"address {redact_url_text(text)!r} should read queue://NAME or topic://NAME")
+        raise ValueError(
+            f"address {redact_url_text(text)!r} should read queue://NAME or topic://NAME, with no space in NAME"
+        )
     return Address(match[2], match[1] == "topic", _parse_options(dict(parse_qsl(query, keep_blank_values=True))))
 
 
@@ -149,4 +151,18 @@ def _parse_options(given: dict[str, str]) -> AddressOptions:
         if wrong := re.search(r"Invalid enum value '(.*)' - at `\$\.version`", str(err)):
             raise ValueError(f"address: version={wrong[1]}: {choice(wrong[1], MQTT_VERSIONS)}") from None
         reason, _, where = str(err).partition(" - at `$.")
-        raise ValueError(f"address: {where.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
+        name = where.rstrip("`")
+        if cure := _option_cure(reason):
+            raise ValueError(f"address: {name}={given[name]}: {cure}") from None
+        raise ValueError(f"address: {name}: {reason[:1].lower()}{reason[1:]}") from None
+
+
+def _option_cure(reason: str) -> str | None:
+    """What would be right, from msgspec's message about an option; None for a message of ours, which says it."""
+    if limit := re.match(r"Expected `int` (>=|<=) (\d+)", reason):
+        return f"write a number {limit[1]} {limit[2]}"
+    if kind := re.match(r"Expected `(bool|int)\b", reason):
+        return "write yes or no" if kind[1] == "bool" else "write a whole number"
+    if "matching regex" in reason:
+        return "use letters, digits and . _ - (at most 60)"
+    return None

@@ -26,6 +26,7 @@ _SHAPES = {
     "array": "a list",
     "object": "a mapping, such as {key: value}",
 }
+_EXAMPLES = {"array": "a list of mappings", "object": "a mapping"}
 _LONGEST_SHOWN = 60
 _ANY_KEY = "[...]"
 _OF_MSGSPEC = ("Expected ", "Invalid ", "Object ")
@@ -65,7 +66,7 @@ def _sentence(root: type[Struct], text: str, where: str, document: Mapping[str, 
         if known:
             return f"{wrong[1]!r} is not a valid value; {choice(wrong[1], known)}"
     if found := _TYPES.fullmatch(text):
-        wanted = [_SHAPES.get(name, name) for name in found[1].split(" | ") if name != "null"]
+        wanted = [_shape(root, name, where) for name in found[1].split(" | ") if name != "null"]
         return f"{_shown_value(where, document, found[2])} is not {', or '.join(wanted)}"
     if limit := _LIMIT.fullmatch(text):
         return f"{_shown_value(where, document, limit[1])} is out of range; write a number {limit[2]} {limit[3]}"
@@ -73,6 +74,16 @@ def _sentence(root: type[Struct], text: str, where: str, document: Mapping[str, 
         if pattern in text:
             return f"{_shown_value(where, document, 'this')} is not a valid name; use {words}"
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def _shape(root: type[Struct], name: str, where: str) -> str:
+    """What stands at this path, in words: a mapping or a list of mappings with the first of its keys."""
+    known = _SHAPES.get(name, name)
+    inner = [struct for annotation in _annotations_at(root, where) for struct in structs_in(annotation)]
+    if name not in _EXAMPLES or not inner:
+        return known
+    keys = " and ".join(item.encode_name for item in msgspec.structs.fields(inner[0])[:2])
+    return f"{_EXAMPLES[name]} with keys such as {keys}"
 
 
 def _shown_value(where: str, document: Mapping[str, Any], otherwise: str) -> str:

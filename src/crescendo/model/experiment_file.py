@@ -22,9 +22,9 @@ from crescendo.model.measurable import check_measurable
 from crescendo.model.mlmq_clients import Clients
 from crescendo.model.payload import PayloadSize
 from crescendo.model.redaction import explain_yaml, override_path
-from crescendo.model.suggestions import suggestion
+from crescendo.model.suggestions import closest, suggestion
 from crescendo.model.units import Extent, format_unit, parse_unit
-from crescendo.model.workload import Group
+from crescendo.model.workload import RUN, Group
 
 GROUP_LISTS = ("workload", "clients")
 """The keys whose list may be left out when it would have one element."""
@@ -75,8 +75,12 @@ def read_mapping(path: Path, keys: str) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as err:
-        raise ConfigError(f"{path}: cannot be read: {err}") from err
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: cannot be read: it is a directory; name a file in it") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: cannot be read: it is not UTF-8 text") from None
+    except OSError as err:
+        raise ConfigError(f"{path}: cannot be read: {err.strerror}") from err
     return parse_mapping(text, str(path), keys)
 
 
@@ -112,6 +116,7 @@ def experiment_from(
         unlisted |= _list_groups(document)
     _reject_ambiguous(document, source)
     experiment = _converted(document, source, unlisted)
+    _reject_misspelt_placeholders(experiment, source)
     check_inputs(experiment, source)
     check_measurable(experiment, source)
     return experiment
@@ -132,6 +137,15 @@ def _reject_ambiguous(document: dict[str, Any], source: str) -> None:
             f"{source}: phases.measure: {written} needs a unit: write {written}s for seconds, or "
             f"'{written} messages' for messages per connection"
         )
+
+
+def _reject_misspelt_placeholders(experiment: Experiment, source: str) -> None:
+    """A queue called {rnu} would be the same one for all runs. Other braces may be part of a name."""
+    for group in experiment.workload:
+        for address in group.addresses:
+            for written in re.findall(r"\{(\w+)\}", address):
+                if f"{{{written}}}" != RUN and closest(written.lower(), [RUN.strip("{}")]):
+                    raise ConfigError(f"{source}: workload.{group.name}.address: {{{written}}}; did you mean {RUN!r}?")
 
 
 def recorded_experiment(document: dict[str, Any], source: str) -> Experiment:

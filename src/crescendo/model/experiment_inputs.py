@@ -19,8 +19,8 @@ from crescendo.model.workload import Group
 
 def check_inputs(experiment: Experiment, source: str) -> None:
     """Read every file that the experiment names, and reject what cannot be read or sent."""
-    for number, group in enumerate(experiment.workload):
-        with _located(f"{source}: workload[{number}]"):
+    for group in experiment.workload:
+        with _located(f"{source}: workload.{group.name}"):
             group.check_file()
     if isinstance(experiment.profile, Replay):
         with _located(f"{source}: profile"):

@@ -227,7 +227,7 @@ _SINGLE_METRICS = (
         RATE,
         MESSAGES_PER_SECOND,
         lambda evidence: evidence.rate.sustained if evidence.rate.duration_ns else None,
-        undermined_by=_BY_OTHERS | {GENERATOR_KEPT_UP, STEADY_STATE},
+        undermined_by=_BY_OTHERS | {GENERATOR_KEPT_UP, STEADY_STATE, ENOUGH_SAMPLES},
         needs=Need.RATES,
     ),
     Metric(

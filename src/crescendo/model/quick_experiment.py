@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from crescendo.model.errors import ConfigError
-from crescendo.model.protocols import AT_LEAST_ONCE, MessagingProtocol, known_schemes, protocol_of_scheme
+from crescendo.model.protocols import AT_LEAST_ONCE, MessagingProtocol, protocol_of_scheme
+from crescendo.model.system_url import no_protocol
 from crescendo.model.units import Duration
 from crescendo.model.urls import redact_url_text
 
@@ -52,10 +53,7 @@ def quick_document(url: str, flags: LoadFlags) -> dict[str, Any]:
         url.partition("://")[0].lower()
     )  # what else is wrong with it is said where it is used
     if protocol is None:
-        raise ConfigError(
-            f"{redact_url_text(url)!r} does not say which protocol to speak; begin with "
-            f"{', '.join(f'{known}://' for known in known_schemes())}"
-        )
+        raise ConfigError(f"{redact_url_text(url)!r} {no_protocol(url)}")
     if flags.queue is not None and flags.topic is not None:
         raise ConfigError("--queue and --topic: give one of the two")
     if flags.persistent and "durable" not in protocol.address_options:

@@ -5,19 +5,24 @@ Its scheme must be that of a known protocol; its options and its path must mean 
 
 from crescendo.model.address import MQTT_VERSIONS
 from crescendo.model.protocols import known_protocols, known_schemes, protocol_of_scheme
-from crescendo.model.suggestions import choice, suggestion
+from crescendo.model.suggestions import choice, closest, suggestion
 from crescendo.model.urls import parse_url, redact_url_text
 
 
 def check_system_url(text: str) -> None:
     """ValueError, which shows no password, if it is not."""
+    scheme = text.partition("://")[0].lower()
+    protocol = protocol_of_scheme(scheme)
+    if protocol is None:
+        raise _malformed_url(text, known_schemes()[0], f"it {no_protocol(text)}")
     try:
         url = parse_url(text)
-    except ValueError:
-        raise _malformed_url(text) from None
-    protocol = protocol_of_scheme(url.scheme)
-    if protocol is None or not url.host or url.port == 0:
-        raise _malformed_url(text)
+    except ValueError as err:
+        raise _malformed_url(text, scheme, str(err)) from None
+    if not url.host:
+        raise _malformed_url(text, scheme, "it names no host")
+    if url.port == 0:
+        raise _malformed_url(text, scheme, "its port is not a number from 1 to 65535")
     for option in url.options:
         if option not in protocol.url_options:
             raise ValueError(
@@ -34,7 +39,14 @@ def check_system_url(text: str) -> None:
         )
 
 
-def _malformed_url(text: str) -> ValueError:
-    known = known_schemes()
-    wanted = f"{known[0]}://[user:password@]host[:port] (or {', '.join(known[1:])})"
-    return ValueError(f"url {redact_url_text(text)!r} should read {wanted}")
+def no_protocol(text: str) -> str:
+    """What is wrong with a URL that begins with no known scheme."""
+    known = [f"{scheme}://" for scheme in known_schemes()]
+    close = closest(text.partition(":")[0].lower(), known_schemes())
+    meant = "" if close is None else f"; did you mean '{close}://'?"
+    return f"does not say which protocol to speak; begin with {', '.join(known)}{meant}"
+
+
+def _malformed_url(text: str, scheme: str, why: str) -> ValueError:
+    wanted = f"{scheme}://[user:password@]host[:port]"
+    return ValueError(f"url {redact_url_text(text)!r}: {why}; it should read {wanted}")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 HIDDEN = "***"
+_LONGEST_LABEL = 63
 
 # From the first colon after :// to the last @. Where an @ comes before that colon, a port may follow the colon:
 # amqp://user@host:5672/queue/a@b contains no password.
@@ -45,12 +46,17 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """The parts of a URL. A ValueError, without any of the text, when it is not one."""
+    """The parts of a URL. A ValueError, which says why but shows none of the text, when it is not one."""
     try:
         parts = urlsplit(text)
+    except ValueError:
+        raise ValueError("its host is not valid; write [ and ] around an IPv6 address, and nowhere else") from None
+    try:
         port = parts.port
     except ValueError:
-        raise ValueError("this is not a URL") from None
+        raise ValueError("its port is not a number from 1 to 65535") from None
+    if parts.hostname is not None and not _is_host_name(parts.hostname):
+        raise ValueError("its host is not valid; there is a space in it, or a label that is empty or too long")
     return Url(
         scheme=parts.scheme,
         host=parts.hostname,
@@ -61,6 +67,12 @@ def parse_url(text: str) -> Url:
         options=dict(parse_qsl(parts.query, keep_blank_values=True)),
         authority=parts.netloc,
     )
+
+
+def _is_host_name(text: str) -> bool:
+    """Whether a resolver can be asked for it; whether there is such a host is another question."""
+    labels = text.removesuffix(".").split(".")
+    return text.isprintable() and " " not in text and all(0 < len(label) <= _LONGEST_LABEL for label in labels)
 
 
 def without_credentials(url: str) -> str:

@@ -23,7 +23,9 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
     try:
         connected = socket.create_connection((host, port), timeout=timeout_s)
     except TimeoutError as err:
-        raise PeerError(f"{host}:{port} did not answer within {timeout_s:g} s") from err
+        raise PeerError(
+            f"{host}:{port} did not answer within {timeout_s:g} s; are host and port right, and no firewall between?"
+        ) from err
     except OSError as err:
         if err.errno == errno.EMFILE:
             allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -31,9 +33,16 @@ def connect(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> socke
                 f"a process here may have {allowed:,} open files, too few for this many connections; "
                 "share them among more peers, or raise the limit with ulimit -n"
             ) from err
-        reason = "refused the connection; is it running?" if err.errno == errno.ECONNREFUSED else f"unreachable: {err}"
-        raise PeerError(f"{host}:{port} {reason}") from err
+        raise PeerError(f"{host}:{port} {_why_unreachable(err)}") from err
     return configure_socket(connected)
+
+
+def _why_unreachable(err: OSError) -> str:
+    if isinstance(err, socket.gaierror):
+        return f"cannot be found: {err.strerror}; is the name of the host spelled correctly?"
+    if err.errno == errno.ECONNREFUSED:
+        return "refused the connection; is it running?"
+    return f"cannot be reached: {err.strerror or err}"
 
 
 def listen(host: str = "127.0.0.1", port: int = 0) -> socket.socket:

@@ -163,7 +163,7 @@ def read_summary(run_dir: Path) -> Summary:
         Summary,
         noun="a summary",
         missing=f"{run_dir}: no such directory"
-        if not run_dir.exists()
+        if not run_dir.is_dir()
         else f"{run_dir}: not analysed yet; run: crescendo analyze {run_dir}",
         version_field="schema",
         version=SCHEMA,

@@ -365,6 +365,8 @@ def new_run_dir(out: Path, name: str) -> Path:
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
     try:
         make_directory(out)
+    except FileExistsError:
+        raise ConfigError(f"--out {out}: this is not a directory; name another place") from None
     except OSError as err:
         raise ConfigError(f"--out {out}: cannot create it: {err.strerror}") from err
     for attempt in range(100):

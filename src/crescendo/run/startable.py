@@ -17,7 +17,7 @@ from crescendo.run.experiment_lab import check_lab_of
 from crescendo.run.fault_control import check_faults_of
 from crescendo.run.network_under_test import check_network_of
 from crescendo.systems.registry import system_of
-from crescendo.systems.settings import protocols_of
+from crescendo.systems.settings import protocols_of, settings_of
 
 
 def check_startable(experiment: Experiment) -> None:
@@ -39,6 +39,7 @@ def check_startable(experiment: Experiment) -> None:
             )
     if system.kind is None:
         return
+    settings_of(system_of(system.kind), system.settings)
     check_lab_of(experiment, system_of(system.kind))
     endpoints = protocols_of(system_of(system.kind))
     spoken = [name for name, protocol in known_protocols().items() if protocol.endpoint in endpoints]

@@ -11,6 +11,7 @@ from crescendo.inspectors.base import InspectionTarget
 from crescendo.inspectors.registry import INSPECTORS, inspector_of
 from crescendo.inspectors.sources.http import Http
 from crescendo.model.errors import ConfigError, PeerError
+from crescendo.net.sockets import listen
 from misbehaving_http import Behaviour, abrupt, answering, dribbling, endless, serving, silent
 
 TIMEOUT_S = 0.5
@@ -45,6 +46,15 @@ def test_every_fault_of_a_server_is_a_peer_error_in_time(behave: Behaviour, mess
         assert time.monotonic() - started_s < LONG_TIMEOUT_S
         assert "hush" not in str(failure.value)
         assert "127.0.0.1" in str(failure.value)
+
+
+def test_a_port_where_nobody_listens_is_asked_about() -> None:
+    with listen() as taken:
+        port = taken.getsockname()[1]
+    http = Http(f"http://user:hush@127.0.0.1:{port}")
+    with pytest.raises(PeerError, match=r"could not be queried: Connection refused; is it running, and .* its port\?"):
+        http.get("/api")
+    http.close()
 
 
 def test_an_endless_answer_is_cut_off_by_its_size() -> None:

@@ -153,6 +153,24 @@ def test_a_latency_that_was_not_measured_is_invalid_and_says_why() -> None:
     assert unsettled.checks[0].reasons == ["no settle latency was recorded in the measure phase"]
 
 
+@pytest.mark.parametrize(
+    ("bound", "sustained", "outcome"),
+    [
+        (">= 0.99 of offered", 0.0, "invalid"),  # of one message that was due
+        (">= 1000", 999.95, "invalid"),
+        (">= 1000", 999.85, "fail"),
+        (">= 1000", 1000.0, "pass"),
+        ("<= 999", 999.05, "fail"),  # more arrived than may: an observed fact
+    ],
+)
+def test_one_message_at_the_edge_of_the_phase_fails_no_rate(bound: str, sustained: float, outcome: str) -> None:
+    """The phase lasts 10 s, so a message is 0.1 per second."""
+    given = evidence({"rate": bound}, rate=0.1 if "offered" in bound else 1000.0, sustained=sustained)
+    validity, verdict = verdict_of(given)
+    assert outcomes(verdict) == {"rate": outcome}
+    assert item(validity, "enough samples").holds == (outcome != "invalid")
+
+
 def test_a_share_of_an_unbounded_rate_is_not_a_bound() -> None:
     _, verdict = verdict_of(evidence({"rate": ">= 0.5 of offered"}, rate=0))
     assert verdict.outcome is Outcome.INVALID

@@ -6,6 +6,7 @@ uses no proxy.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from crescendo.model.errors import PeerError
 from crescendo.model.urls import parse_url
 
 _NO_HEADERS: MappingProxyType[str, str] = MappingProxyType({})
+_ERRNO = re.compile(r"^\[Errno -?\d+\] ")
 
 
 class Http:
@@ -74,7 +76,9 @@ class Http:
             raise PeerError(f"{url} did not answer within {self._timeout_s:g} s") from err
         except httpx.HTTPError as err:
             self.close()
-            raise PeerError(f"{url} could not be queried: {err or type(err).__name__}") from err
+            reason = _ERRNO.sub("", str(err)) or type(err).__name__
+            cure = "; is it running, and is this its port?" if isinstance(err, httpx.ConnectError) else ""
+            raise PeerError(f"{url} could not be queried: {reason}{cure}") from err
         except (ValueError, RecursionError) as err:
             self.close()
             raise PeerError(f"{url} answered with something that is not {what}") from err

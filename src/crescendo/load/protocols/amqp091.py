@@ -60,7 +60,7 @@ MAX_UNCONFIRMED = 65_536
 TOPIC_EXCHANGE = "amq.topic"
 _CHANNEL = 1
 _MISSED_HEARTBEATS = 2  # the specification: a peer is gone after two intervals without a heartbeat
-_NOT_FOUND = 404
+_ACCESS_REFUSED, _NOT_FOUND = 403, 404
 _connection_numbers = itertools.count()
 
 
@@ -118,7 +118,8 @@ class _Link(BaseChannel):
             case ChannelClosed(code=code, reason=reason):
                 self._fail(f"the system closed the channel: {reason or 'no reason given'} ({code})")
             case Closed(code=code, reason=reason):
-                self._fail(f"the system closed the connection: {reason or 'no reason given'} ({code})")
+                cure = "; are user and password right?" if code == _ACCESS_REFUSED and not self.ready else ""
+                self._fail(f"the system closed the connection: {reason or 'no reason given'} ({code}){cure}")
             case Refused(reason=reason):
                 self._fail(reason)
             case MethodReceived(method=BasicCancel()):

@@ -74,7 +74,7 @@ class _Link(BaseChannel):
         own = f"{os.getpid()}-{next(_connection_numbers)}"
         self._name = f"crescendo-{self._subscription_name or own}"
         self._link = -1
-        self._product = ""
+        self._opened, self._product = False, ""
 
     def _connect(self) -> None:
         self._dial(
@@ -97,12 +97,16 @@ class _Link(BaseChannel):
     def _heartbeat_interval_ns(self) -> int:
         return (self._connection.remote_idle_time_out_ms or 0) * 1_000_000 // 2
 
+    def _end_of_stream_reason(self) -> str:
+        silent = "" if self._opened else " without a reply; is this an AMQP port?"
+        return f"the system closed the connection{silent}"
+
     def _handle(self, event: Event) -> bool:
         if isinstance(event, _FREQUENT):
             return False
         match event:
             case Opened(product=product):
-                self._product = product
+                self._opened, self._product = True, product
             case Begun():
                 self._link = self._attach()
             case Attached(attach=attach):

@@ -170,6 +170,9 @@ class MlmqChannel(BaseChannel):
             self._unanswered_since_ns = time.monotonic_ns()
         self._unanswered += requests
 
+    def _on_connection_error(self, reason: str) -> None:
+        self._fail(reason if self._client else f"{reason}; is this an MLMQ port?")
+
     def _wants_times(self, number: int, position: int) -> bool:
         """Whether the request asks for its times; `position` counts the requests of its type."""
         if position % self._spans.sample_every:

@@ -58,6 +58,7 @@ class _Client(BaseChannel):
     def _connect(self, version: int) -> None:
         self._version = version
         self._dial(Connection(self._connect_packet(version), batching=self._batching))
+        self._accepted = False
         self._pinged_ns: int | None = None  # when we sent a ping that is not answered yet
 
     def _connect_packet(self, version: int) -> Connect:
@@ -106,7 +107,7 @@ class _Client(BaseChannel):
 
     def _on_connection_error(self, reason: str) -> None:
         if not self._retry_as_v3():
-            self._fail(reason)
+            self._fail(reason if self._accepted else f"{reason}; is this an MQTT port?")
 
     def _retry_as_v3(self) -> bool:
         """Connect again with MQTT 3.1.1; False if that was tried already.
@@ -128,7 +129,7 @@ class _Client(BaseChannel):
     def _handle(self, event: Event) -> bool:
         match event:
             case Connected():
-                self._may_fall_back = False
+                self._accepted, self._may_fall_back = True, False
                 self._on_connected()
             case Refused(code=Reason.UNSUPPORTED_VERSION) if self._retry_as_v3():
                 pass

@@ -14,6 +14,7 @@ from crescendo.model.metrics import (
     DRAIN_LONG_ENOUGH,
     ENOUGH_SAMPLES,
     GENERATOR_KEPT_UP,
+    RATE,
     RECEIVERS_GOT_COPIES,
     SAMPLES_BEYOND,
     STEADY_STATE,
@@ -115,6 +116,8 @@ def _clock_bound(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFinding:
 def _enough_samples(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFinding:
     doubts = {}
     for metric in metrics:
+        if metric.name == RATE and _is_decided_by_one_message(evidence, metric):
+            doubts[metric.name] = ["one message more in the measure phase would turn rate into a pass; measure longer"]
         of = metric.latency
         row = None if of is None else evidence.latency.get(of.kind)
         if of is None or row is None or of.percent is None or evidence.value_of(metric) is not None:
@@ -125,6 +128,15 @@ def _enough_samples(evidence: Evidence, metrics: Sequence[Metric]) -> RuleFindin
         ]
     detail = _joined(doubts) or f"{SAMPLES_BEYOND} or more beyond every judged percentile"
     return RuleFinding(not doubts, detail, doubts)
+
+
+def _is_decided_by_one_message(evidence: Evidence, metric: Metric) -> bool:
+    """Whether a rate fails that would not with one message more, which may have missed the edge of the phase."""
+    value, bound = evidence.value_of(metric), evidence.checks[metric.name]
+    if value is None or bound.caps or not evidence.rate.duration_ns:
+        return False
+    offered, one_more = evidence.rate.offered, value + 1e9 / evidence.rate.duration_ns
+    return not bound.holds(value, offered) and bound.holds(one_more, offered)
 
 
 def _joined(doubts: dict[str, list[str]]) -> str:

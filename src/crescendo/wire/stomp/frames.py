@@ -129,7 +129,7 @@ class Reader:
     def _check_start(self, octets: bytearray) -> None:
         """A peer that does not speak STOMP might never send a line feed, and we would wait forever."""
         if len(octets) >= MAX_COMMAND_BYTES or 0 in octets:
-            raise PeerError(f"{bytes(octets)!r} is not the start of a STOMP frame")
+            raise PeerError(f"{bytes(octets)!r} is not the start of a STOMP frame; is this a STOMP port?")
 
     def _decode_head(self, octets: bytearray) -> tuple[str, dict[str, str]]:
         try:
