@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Schedule(LabClient):
-    """Each process answers after so many questions to the lab; that of the run is heard of after so many."""
+    """Each process answers after a number of questions to the lab; that of the run is heard of after another."""
 
     def __init__(
         self,
