@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from crescendo.control.notes import Command, FailureReport, Identity, Note, Statistics
+from crescendo.control.peer import CONDUCTOR
 from crescendo.control.request_payloads import Pong
 from crescendo.control.trust import NoteScope
 from crescendo.model.errors import ConfigError, LostError, PeerError
@@ -19,7 +20,7 @@ DISCOVER_S = 1.5  # every peer reports at least every 1.2 s
 PING_S = 0.5
 MAX_SCOPES = 200
 _LISTEN_S = 0.1
-_TRIES = 4
+_FIND_LISTEN_S = 0.3  # between two questions
 
 
 @dataclass(frozen=True)
@@ -62,15 +63,10 @@ class LabView:
 
     def refresh(self, timeout_s: float = PING_S) -> list[LabProcess]:
         """Ask every process, and return those that answered within a lease."""
-        for name in list(self._scopes):
-            scope = self._client.lab.scope_of(name)
-            answers = self._client.ping(scope, timeout_s)
-            for identity, pong, round_trip_ns in answers:
-                self._processes[name, identity.session] = _seen(scope, identity, pong, round_trip_ns)
-            if answers:
-                self._scopes[name] = time.monotonic_ns()
-            elif name != self._client.lab.scope.name and time.monotonic_ns() - self._scopes[name] > LEASE_NS:
-                del self._scopes[name]
+        own = self._client.lab.scope.name
+        self._ask(own, timeout_s)  # first: standing peers name the run that they take part in
+        for name in [name for name in self._scopes if name != own]:
+            self._ask(name, timeout_s)
         now_ns = time.monotonic_ns()
         self._processes = {key: one for key, one in self._processes.items() if one.lease_left_ns(now_ns)}
         self._beginnings = {key: note for key, note in self._beginnings.items() if key[0] in self._scopes}
@@ -90,11 +86,13 @@ class LabView:
 
         Where a standing peer and its process have one name, `standing_first` says who is meant.
         """
-        for _ in range(_TRIES):
-            seen = self.refresh()
-            if all(_matching(seen, target) for target in targets):
+        deadline_ns = time.monotonic_ns() + LEASE_NS
+        seen = self.refresh()
+        while not all(_is_known(seen, target, standing_first) for target in targets):
+            if time.monotonic_ns() > deadline_ns:
                 break
-            self._client.listen(DISCOVER_S / _TRIES)
+            self._client.listen(_FIND_LISTEN_S)
+            seen = self.refresh()
         return [_found(seen, target, standing_first) for target in targets]
 
     def await_started(self, run: str, peer_id: str, timeout_s: float) -> Note:
@@ -117,14 +115,30 @@ class LabView:
                 raise LostError(f"{agent.id} does not report any more")
         return note
 
+    def _ask(self, name: str, timeout_s: float) -> None:
+        """Ask every process of this scope. One of which nobody is heard for a lease is forgotten."""
+        scope, own = self._client.lab.scope_of(name), self._client.lab.scope.name
+        answers = self._client.ping(scope, timeout_s)
+        for identity, pong, round_trip_ns in answers:
+            self._processes[name, identity.session] = _seen(scope, identity, pong, round_trip_ns)
+            if name == own and pong.run:
+                self._hear_of(pong.run)
+        if answers:
+            self._scopes[name] = time.monotonic_ns()
+        elif name != own and time.monotonic_ns() - self._scopes[name] > LEASE_NS:
+            del self._scopes[name]
+
+    def _hear_of(self, scope: str) -> None:
+        if scope in self._scopes or len(self._scopes) < MAX_SCOPES:
+            self._scopes[scope] = time.monotonic_ns()
+
     def _hear(self, note: Note) -> None:
         self._heard[note.sender.session] = time.monotonic()
         if "handler" in note.payload:
             if note.command is not Command.LOG:
                 self._handler_ends[note.sender.session, str(note.payload["handler"])] = note
             return
-        if note.scope in self._scopes or len(self._scopes) < MAX_SCOPES:
-            self._scopes[note.scope] = time.monotonic_ns()
+        self._hear_of(note.scope)
         if note.command in {Command.NOTIFY_TEST_STARTED, Command.NOTIFY_FAIL}:
             self._beginnings[note.scope, note.sender.id] = note
         if note.command is Command.STATS:
@@ -137,6 +151,18 @@ class LabView:
 def _matching(seen: list[LabProcess], target: str) -> list[LabProcess]:
     run, _, peer_id = target.rpartition("/")
     return [one for one in seen if one.identity.id == peer_id and (not run or one.scope.startswith(run))]
+
+
+def _is_known(seen: list[LabProcess], target: str, standing_first: bool) -> bool:
+    """Whether the process that is meant has answered, and not only another one of its name."""
+    found = _matching(seen, target)
+    if not found or any(one.is_standing == standing_first for one in found):
+        return bool(found)
+    if not standing_first:
+        return not any(one.run for one in found)  # a standing peer that takes part in something has a process there
+    # Nobody conducts a test by hand: behind its process is a standing peer, which has not answered yet.
+    conducted = {one.scope for one in seen if one.identity.role == CONDUCTOR}
+    return "/" in target or all(one.scope in conducted for one in found)
 
 
 def _found(seen: list[LabProcess], target: str, standing_first: bool) -> LabProcess:

@@ -193,7 +193,7 @@ class StandingPeer:
                 self._tell(Command.DRAIN)
                 peer.accept(request)
             case Command.AGENT_SOURCE | Command.USER_COMMAND_1 if self._role == AGENT:
-                where = f"{self._run}/{self._id}" if self._process else "START_AGENT begins one"
+                where = f"{self._run}/{self._process.peer}" if self._process else "START_AGENT begins one"
                 raise ConfigError(f"{request.command.name} is for its process in a run or test: {where}")
             case command:
                 raise ConfigError(f"{command.name} means nothing to a standing {self._role}")
