@@ -23,7 +23,7 @@ from crescendo.processes.child import ChildProcess, close_pipes
 from crescendo.record.manifest import read_manifest
 from lab_hosts import needs_namespaces
 from test_host_network import within
-from test_links import ECHO, TALK
+from test_links import ECHO, TALK, reaches
 
 pytestmark = needs_namespaces
 HIDE_TAP = 'mount -t tmpfs tmpfs /dev/net && exec "$@"'
@@ -60,6 +60,7 @@ def network() -> Iterator[HostNetwork]:
     with HostNetwork() as made:
         made.add_access_points({"a": 0, "b": 0, "far": 1})
         server, station = made.add("server"), made.add("station", access_point="a")
+        made.add("other")
         serving = server.launch([sys.executable, "-c", ECHO], stdout=subprocess.PIPE)
         assert serving.stdout is not None
         assert serving.stdout.readline() == b"ready\n"
@@ -168,6 +169,18 @@ def test_another_network_resets_and_silently_leaves_half_open(network: HostNetwo
     assert counts.half_open >= 1
     os.kill(silent._process.pid, signal.SIGKILL)
     silent.close()
+
+
+def test_other_hosts_do_not_find_the_system_behind_the_link(network: HostNetwork, station: LabHost) -> None:
+    """The station has the address of the system, too: asked for it on the network, it must not answer."""
+    server, other = network.hosts["server"], network.hosts["other"]
+    server.cut()
+    try:
+        assert not reaches(other, server.address)
+    finally:
+        server.restore()
+    assert within(20, lambda: reaches(other, server.address))
+    assert reaches(station, server.address)
 
 
 def test_loss_is_refused_with_a_sentence_that_names_the_cure(station: LabHost) -> None:

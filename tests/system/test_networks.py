@@ -20,6 +20,7 @@ from crescendo.run.execute import execute
 from crescendo.run.observer import RunObserver
 from whole_runs import Launcher, judged
 
+FEDERATIONS = Path(__file__).parents[2] / "experiments/federation"
 NO_DISK = why_no_loop_disk()
 SHORT = {"warmup": "1s", "measure": "3s", "drain": "10s"}
 LINE = {"graph_type": "line", "routers": 3, "router_program": "relay"}
@@ -134,6 +135,37 @@ def test_a_broker_between_two_relays_loses_nothing_and_the_report_says_what_the_
     assert re.search(r"Links: messages compared before the load .*router1 → router2 \(broker1\) 10 0 0 0 ", page), page
     assert "Links: bodies" in page
     assert "Links: properties" in page
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["fan-out", "two-tier"])
+def test_several_brokers_around_one_lose_nothing(
+    name: str, tmp_path: Path, launch: Launcher, spark: SparkSession
+) -> None:
+    """The experiment as it is, but shorter: 2,100 messages to or from each broker after the warm-up."""
+    document = yaml.safe_load((FEDERATIONS / f"{name}.yml").read_text())
+    document |= {
+        "topology": str(FEDERATIONS / document["topology"]),
+        "phases": {"warmup": "2s", "measure": "7s", "drain": "20s"},
+    }
+    path = tmp_path / f"{name}.yml"
+    path.write_text(yaml.safe_dump(document))
+    session = launch.without_analysis(path)
+    ended = session.finish()
+    assert (ended.returncode, ended.stdout) == (0, "sealed\n"), ended.stderr
+    summary, run_dir = judged(session, spark), session.run_dir()
+    assert summary.verdict.outcome is Outcome.PASS, summary.verdict
+    total = summary.total
+    assert (total.lost, total.duplicated, total.reordered) == (0, 0, 0)
+    counted = {
+        table: ask(
+            run_dir, table, "SELECT sender, count(*), count(DISTINCT seq) FROM {} GROUP BY sender ORDER BY sender"
+        )
+        for table in ("sent", "received")
+    }
+    assert counted["sent"] == counted["received"]
+    assert [row[1] for row in counted["sent"]] == [9 * 300] * len(document["workload"])
 
 
 @pytest.mark.parametrize(

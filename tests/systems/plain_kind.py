@@ -22,8 +22,16 @@ class PlainKind:
     ports = ("amqp",)
     declares = ()
 
-    def __init__(self, program: str = SERVE, user: str | None = None, outside_dir_file: str | None = None) -> None:
+    def __init__(
+        self,
+        program: str = SERVE,
+        user: str | None = None,
+        outside_dir_file: str | None = None,
+        *,
+        ends_slowly: bool = False,
+    ) -> None:
         self._program, self._user, self._outside_dir_file = program, user, outside_dir_file
+        self._ends_slowly = ends_slowly
 
     def find(self, _home: Path | None, _version: str | None) -> Installation:
         return Installation("1", Path(sys.prefix), "given")
@@ -38,7 +46,7 @@ class PlainKind:
         url = f"amqp://{settings.user}:{settings.password}@127.0.0.1:{ports['amqp']}"
         return Blueprint(
             files,
-            (Launch("program", argv),),
+            (Launch("program", argv, ends_slowly=self._ends_slowly),),
             {"amqp": url},
             account=self._user,
             outside_dir_file=self._outside_dir_file,

@@ -89,6 +89,17 @@ def test_a_program_that_never_serves_and_ignores_sigterm_is_killed_with_its_chil
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_program_that_ends_slowly_is_not_waited_for_where_its_data_is_deleted(tmp_path: Path) -> None:
+    instance = running(PlainKind(STUBBORN + SERVE, ends_slowly=True), tmp_path)
+    pids = _pids_in(tmp_path / "it" / "pids")
+    began_s = time.monotonic()
+    instance.stop()
+    assert time.monotonic() - began_s < instance_module.STOP_GRACE_S / 2
+    assert len(pids) == 2
+    assert not any(_runs(pid) for pid in pids)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_child_that_outlives_its_program_is_killed_too(tmp_path: Path) -> None:
     instance = running(PlainKind(STUBBORN + SERVE), tmp_path)
     program, orphan = _pids_in(tmp_path / "it" / "pids")

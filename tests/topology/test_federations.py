@@ -45,6 +45,12 @@ SHOVELLED = (DATA, TEXT_VALUE, BINARY_VALUE)
 KINDS = dict.fromkeys(FROM_1_0, SHOVELLED) | dict.fromkeys(TO_1_0, (DATA,))
 APPLICATION = {"text", "whole", "long", "flag", "real"}
 
+FAN_OUT = ("artemis-amqp-bridge", "artemis-to-activemq", "artemis-to-rabbitmq")
+"""As in fan-out.yml: one broker in front of three, of different vendors."""
+
+TIERS = ("artemis-federation", "rabbitmq-to-artemis", "qpid-to-artemis")
+"""As in two-tier.yml: brokers at which senders connect, and one behind all of them."""
+
 NEVER_REPEATS = "artemis-bridge"
 """It detects duplicates; the others may send again what was not acknowledged when they were cut."""
 
@@ -68,12 +74,14 @@ def federations(
 def carried(federations: Federations) -> Probed:
     """2,000 messages over every federation and through every broker alone.
 
-    Not all at once: on two busy cores a shovel to ActiveMQ then repeated 999 of its messages.
+    First those of one broker in front of others and of one behind others, at the same time. Not all at once: on two
+    busy cores a shovel to ActiveMQ then repeated 999 of its messages.
     """
-    graph, running, ways = federations.network.graph, federations.running, {**WAYS, **ALONE}
+    graph, running = federations.network.graph, federations.running
+    ways = {name: WAYS[name] for name in FAN_OUT + TIERS} | WAYS | ALONE
     with pika.BlockingConnection(pika.URLParameters(running["rabbitmq1"].endpoints["amqp"])) as connection:
         connection.channel().queue_declare("alone-rabbitmq1", durable=True)
-    return probe_all(graph, running, ways, MESSAGES, at_once=6, idle_s=20, kinds=KINDS)
+    return probe_all(graph, running, ways, MESSAGES, at_once=len(FAN_OUT + TIERS), idle_s=20, kinds=KINDS)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +181,16 @@ def test_the_links_of_all_experiments_are_among_those_that_are_tested() -> None:
     tested = joints.pop(EVERY_LINK.name)
     assert len(joints) > 20
     assert {name: missing for name, found in joints.items() if (missing := found - tested)} == {}
+
+
+def test_one_broker_in_front_of_others_and_one_behind_others_carry_at_the_same_time() -> None:
+    """The ways that `carried` begins with, all six at once, are networks of this shape."""
+    assert len({WAYS[name][0] for name in FAN_OUT}) == len({WAYS[name][1] for name in TIERS}) == 1
+    every_link, fan_out = load_topology(EVERY_LINK).graph, load_topology(TOPOLOGIES / "fan-out.yml").graph
+    links = [each for each in every_link.links if set(each.addresses) <= set(FAN_OUT)]
+    assert {_joint(each, every_link.by_id()) for each in links} == {
+        _joint(each, fan_out.by_id()) for each in fan_out.links
+    }
 
 
 def test_a_probe_sends_nothing_that_ends_a_link() -> None:

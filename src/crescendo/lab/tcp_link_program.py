@@ -30,6 +30,8 @@ _CONNECT_S = 5.0
 _MAX_WAIT_S = 1.0
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, no time: close sends a reset
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET
+_ARP_IGNORE = Path("/proc/sys/net/ipv4/conf/all/arp_ignore")  # of the network of the process that writes
+_ON_THIS_INTERFACE = "1"
 
 
 class OpenPort(Struct, frozen=True, tag="open"):
@@ -87,6 +89,7 @@ class TcpLink:
         self._station = os.open(f"/proc/{keeper}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self._address = address
+        self._answer_for_own_address_only()
         self.selector = selectors.DefaultSelector()
         self.counts = TcpLinkCounts()
         self._up: ByteLane[tuple[_Side, bytes]] = ByteLane()
@@ -94,6 +97,14 @@ class TcpLink:
         self._listeners: list[tuple[socket.socket, int]] = []
         self._sides: set[_Side] = set()
         self._half_open: list[_Side] = []  # kept, because a socket that nobody keeps is closed
+
+    def _answer_for_own_address_only(self) -> None:
+        """The host has the address of the system on its loopback interface; other hosts must not find it there."""
+        _enter_network(self._station)
+        try:
+            _ARP_IGNORE.write_text(_ON_THIS_INTERFACE)
+        finally:
+            _enter_network(self._here)
 
     def open_port(self, port: int) -> None:
         _enter_network(self._station)
@@ -300,7 +311,11 @@ def main() -> None:
     if not Path(f"/proc/{keeper}").exists():
         print("its host has ended", flush=True)
         return
-    link = TcpLink(int(keeper), address)
+    try:
+        link = TcpLink(int(keeper), address)
+    except OSError as err:
+        print(err.strerror or err, flush=True)
+        return
     print(OK, flush=True)
     serve(link, sys.stdin.fileno())
 

@@ -100,7 +100,10 @@ def main() -> None:
     if sys.argv[1] == "serve":
         serve(sys.argv[2])
     else:
-        print(json.dumps(measure(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))), flush=True)
+        try:
+            print(json.dumps(measure(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))), flush=True)
+        except OSError as err:
+            print(err.strerror or err, flush=True)
 
 
 if __name__ == "__main__":

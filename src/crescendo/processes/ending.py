@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import psutil
 
@@ -19,10 +19,13 @@ _POLL_S = 0.02
 _KILL_TIMEOUT_S = 5.0
 
 
-def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float) -> None:
-    """End the processes one by one, the last first, and then kill the descendants that are left."""
+def end_all(processes: Sequence[ProcessRef], token: str, grace_s: float, *, at_once: Collection[str] = ()) -> None:
+    """End the processes one by one, the last first, and then kill the descendants that are left.
+
+    Those whose names are in `at_once` have no grace period.
+    """
     for process in reversed(processes):
-        _end(process, grace_s)
+        _end(process, 0 if process.name in at_once else grace_s)
     left = processes_with(token)
     for straggler in left:
         with contextlib.suppress(psutil.NoSuchProcess):

@@ -112,6 +112,7 @@ class Launch:
     listens_at: str = LOOPBACK_ADDRESS
     stands_by: tuple[str, ...] = ()  # texts of its log that say that it will serve when another node ends
     node: str = ""  # the node that it is a process of, where there are several
+    ends_slowly: bool = False  # it is killed where its data is deleted anyway
 
 
 @dataclass(frozen=True)

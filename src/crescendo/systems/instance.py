@@ -258,7 +258,9 @@ class RunningInstance:
             raise self._failure(f"it did not serve within {timeout_s:.0f} s ({err})", serving) from err
 
     def stop(self) -> None:
-        end_all(self.processes, self.token, STOP_GRACE_S if self._stop_grace_s is None else self._stop_grace_s)
+        grace_s = STOP_GRACE_S if self._stop_grace_s is None else self._stop_grace_s
+        slow = {launch.name for launch in self._blueprint.launches if launch.ends_slowly}
+        end_all(self.processes, self.token, grace_s, at_once=slow)
         for child in self._children:
             child.wait()
         if self._keep_logs is not None:

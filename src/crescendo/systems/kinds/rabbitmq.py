@@ -143,11 +143,19 @@ class RabbitMQ:
             environment = mapper_env | _environment(settings, directory, data, own, file)
             script = (str(_script(installation.home)),)
             if settings.nodes == 1:
-                launches.append(Launch(self.name, script, environment))
+                launches.append(Launch(self.name, script, environment, ends_slowly=True))
             else:
                 name = node_name(number)
                 launches.append(
-                    Launch(name, script, environment, listens_on=own[MANAGEMENT], listens_at=settings.listen, node=name)
+                    Launch(
+                        name,
+                        script,
+                        environment,
+                        listens_on=own[MANAGEMENT],
+                        listens_at=settings.listen,
+                        node=name,
+                        ends_slowly=True,
+                    )
                 )
             spoken = {name: endpoint(name, settings, own[name]) for name in self.ports[:4] if speaks(settings, name)}
             urls.append({**spoken, MANAGEMENT: endpoint("http", settings, own[MANAGEMENT])})
