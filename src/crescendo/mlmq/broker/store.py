@@ -139,6 +139,9 @@ class Store:
             await write_check(connection, timeout_s)
             self.statistics = await statistics(connection, timeout_s)
             self._written_s = now_s
+            if self.failure is not None:
+                # A session keeps the defaults that it began with: one that began read-only would stay so for ever.
+                await self.pool.expire_connections()
             if now_s - self._doubted_s >= _DOUBT_S:
                 self._recover()
 
