@@ -79,8 +79,8 @@ class Store:
         self.failure = None
 
     async def connect(self) -> Any:
-        """A connection outside the pool."""
-        return await connect(self._url, self._password)
+        """A connection outside the pool. No statement waits for ever on it, even if the network has failed silently."""
+        return await connect(self._url, self._password, self._settings.database_timeout / 1e9)
 
     async def close(self) -> None:
         if self.pool is not None:
