@@ -1,13 +1,14 @@
 """How many useful requests per second does MLMQ serve, how fast, and how does that scale?
 
-The seed's mix of 61 clients without waits on one and two brokers, with batching on and off, and on the seed's six; the
-rate of the database alone at the brokers' own mean batch; the response time at the seed's own load, by tiers; messages
-in batches and one by one, beside PgQueuer and a plain loop on the same server; the rate while somebody holds an old
-snapshot; and tables and a plot over clients, workers, connections and brokers. Useful: not an empty answer. All in one
-run, durable, on one machine for clients, brokers and database together. The seed's figures: 1,673 requests per second,
-24 ms median.
+The seed's mix of 61 clients without waits, beside what is wanted of it, on one broker and on the seed's six; on one and
+two brokers with batching on and off; the rate of the database alone at the brokers' own mean batch; the response time
+at the seed's own load, by tiers, beside a durable commit of the same minute; messages in batches and one by one, beside
+PgQueuer and a plain loop on the same server; and tables and a plot over clients, workers, connections and brokers.
+Useful: not an empty answer. All in one run, durable, on one machine for clients, brokers and database together. The
+seed's figures: 1,673 requests per second, 24 ms median.
 
-SECONDS in the environment sets how long each point is measured.
+SECONDS in the environment sets how long each point is measured. `python -m bench.mlmq_bench PART…` measures only these
+parts: aims, throughput, response, peers, growth.
 """
 
 import asyncio
@@ -19,9 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from bench import mlmq_peers
 from bench.mlmq_load import Result, brokers, measure, mix
-from bench.results import compare
+from bench.results import compare, keep
 from crescendo.mlmq import postgres
 from crescendo.mlmq.broker.database_pool import open_pool
 from crescendo.mlmq.broker.settings import BrokerSettings
@@ -35,12 +38,13 @@ POINT_SECONDS = min(SECONDS, 4.0)
 SEED_REQUESTS_PER_S, SEED_MEDIAN_MS = 1673, 24.0
 CONTENT = b"x" * 200
 DEFAULTS = BrokerSettings()
-CLIENTS, WORKERS, CONNECTIONS, BROKERS = (1, 4, 15, 61, 150, 300), (1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 6)
+CLIENTS, WORKERS, CONNECTIONS, BROKERS = (1, 15, 61, 150, 300), (1, 2, 4, 8), (1, 2, 4, 8), (1, 2, 4, 6)
 PLOT = Path("mlmq-growth.html")
 TRIALS = 3
 PEER_LOADS = ((1, 30), (50, 4))  # messages a request, pairs of a producer and a consumer
 PEERS_WANTED = {1: {"plain loop": 5.0, "PgQueuer": 5.0}, 50: {"plain loop": 0.7, "PgQueuer": None}}
 BATCHED_WANTED = 60_000
+COMMITS = 300
 
 
 def show(name: str, result: Result) -> None:
@@ -99,7 +103,41 @@ def throughput(url: str) -> None:
         print(
             f"  the database alone, batches of {size} on {connections} connections: {alone:,.0f}/s; {share:.0%} of it"
         )
-    show("6 brokers", measure(url, mix(), SECONDS, 6))
+
+
+def aims(url: str) -> None:
+    """The mix on one broker, with shared connections, with more clients, and on six brokers."""
+    print(f"the aims: the mix without waits, {SECONDS:g} s each")
+    one = measure(url, mix(), SECONDS)
+    show("61 clients", one)
+    show("16 clients a connection", measure(url, mix(per_connection=16), SECONDS))
+    many = measure(url, mix(clients=300), SECONDS)
+    show("300 clients", many)
+    six = measure(url, mix(), SECONDS, 6)
+    show("6 brokers", six)
+    for found in (
+        keep("mlmq", "61 clients, one broker", "useful requests/s", one.useful, least=18_000),
+        keep("mlmq", "61 clients, one broker: CPU of all", "µs per useful request", one.cpu_total_us, most=95),
+        keep("mlmq", "300 clients, one broker", "useful requests/s", many.useful, least=22_000),
+        keep("mlmq", "61 clients: six brokers ÷ one", "", six.useful / one.useful, least=0.75),
+    ):
+        print(f"  {found.what}: {found.value:,.2f} {found.unit}, {'met' if found.is_met else 'NOT met'}", flush=True)
+
+
+async def commit_ms(url: str) -> float:
+    """The median time of a durable commit of one row, by one connection that does nothing else."""
+    connection = await asyncpg.connect(url, server_settings={"synchronous_commit": "on"})
+    try:
+        await connection.execute("CREATE TABLE commit_probe (content bytea)")
+        times = []
+        for _ in range(COMMITS):
+            begun_s = time.perf_counter()
+            await connection.execute("INSERT INTO commit_probe VALUES ($1)", CONTENT)
+            times.append((time.perf_counter() - begun_s) * 1e3)
+        return statistics.median(times)
+    finally:
+        await connection.execute("DROP TABLE commit_probe")
+        await connection.close()
 
 
 def response(url: str) -> None:
@@ -123,6 +161,9 @@ def _response(url: str, count: int) -> None:
     if result.useful < 0.95 * SEED_REQUESTS_PER_S:
         print("  this machine does not reach the seed's load, so this is its response time at its limit")
     print(f"  median ÷ the seed's {SEED_MEDIAN_MS:g} ms = {result.send_ms / SEED_MEDIAN_MS:.2f}, wanted 0.20")
+    commit = asyncio.run(commit_ms(url))
+    found = keep("mlmq", f"median at the seed's load ÷ commit, {count} broker(s)", "", result.send_ms / commit, most=2)
+    print(f"  median ÷ a durable commit of {commit:.2f} ms = {found.value:.2f}, wanted at most 2", flush=True)
 
 
 def peers(url: str) -> None:
@@ -153,16 +194,16 @@ async def _peers(url: str) -> None:
             )
         if batch > 1:
             rate = statistics.median(found["MLMQ"])
+            keep("mlmq", f"{batch} messages a request", "messages/s", rate, least=BATCHED_WANTED)
             print(f"  MLMQ ÷ {BATCHED_WANTED:,} wanted = {rate / BATCHED_WANTED:.2f}")
 
 
 def growth(url: str) -> None:
     """One knob at a time, the others at their defaults."""
+    alone = {"name": "simple", "kind": "simple-send", "count": 1, "messages": 1_000_000, "timeout": "1s"}
     clients: Callable[[int], Result] = lambda n: measure(  # noqa: E731
-        url, [{"name": "one-way", "kind": "one-way", "count": max(n, 2), "timeout": "1s"}]
-        if n > 1 else [{"name": "simple", "kind": "simple-send", "count": 1, "messages": 1_000_000, "timeout": "1s"}],
-        POINT_SECONDS,
-    )  # fmt: skip
+        url, mix(clients=n) if n > 1 else [alone], POINT_SECONDS
+    )
     ways: dict[str, tuple[tuple[int, ...], Callable[[int], Result]]] = {
         "clients": (CLIENTS, clients),
         "workers": (WORKERS, lambda n: measure(url, mix(), POINT_SECONDS, workers=n, connections=max(n, 2))),
@@ -193,7 +234,7 @@ def plot(points: dict[str, list[tuple[int, Result]]]) -> None:
     print(f"plot  {PLOT}")
 
 
-PARTS = {"throughput": throughput, "response": response, "peers": peers, "growth": growth}
+PARTS = {"aims": aims, "throughput": throughput, "response": response, "peers": peers, "growth": growth}
 
 
 def main(names: tuple[str, ...] = tuple(PARTS)) -> None:

@@ -124,9 +124,11 @@ class Result:
         return sum(self.cpu_us.values())
 
 
-def mix(wait: str = "0s") -> list[dict[str, Any]]:
-    """The seed's 61 clients."""
-    return [{"name": kind, "kind": kind, "count": count, "wait": wait, "timeout": "1s"} for kind, count in MIX]
+def mix(wait: str = "0s", clients: int = 61, per_connection: int = 1) -> list[dict[str, Any]]:
+    """The seed's 61 clients, or another number in the same proportions."""
+    counts = [(kind, max(2 * round(count * clients / 61 / 2), 2)) for kind, count in MIX] if clients != 61 else MIX
+    common = {"wait": wait, "timeout": "1s", "per_connection": per_connection}
+    return [{"name": kind, "kind": kind, "count": count, **common} for kind, count in counts]
 
 
 @contextmanager

@@ -64,10 +64,13 @@ def _lines(results: BenchResults) -> Iterator[str]:
     yield ""
     yield "## What is not ahead, or not as wanted"
     yield ""
-    if not behind:
+    short = [each for each in results.figures if each.is_met is False]
+    if not behind and not short:
         yield "Nothing of the above."
     for each in behind:
         yield f"- {TITLES.get(each.bench, each.bench)}: {each.what}, {each.unit}: {_ratio(each)}{_wanted(each)}"
+    for figure in short:
+        yield f"- {TITLES.get(figure.bench, figure.bench)}: {figure.what}: {_of_figure(figure)}"
 
 
 def _table(comparisons: list[Comparison]) -> Iterator[str]:
@@ -84,8 +87,13 @@ def _table(comparisons: list[Comparison]) -> Iterator[str]:
 def _list(figures: list[Figure]) -> Iterator[str]:
     yield ""
     for each in figures:
-        wanted = "" if each.most is None else f" (wanted: at most {each.most:g})"
-        yield f"- {each.what}: {_number(each.value)} {each.unit}{wanted}"
+        yield f"- {each.what}: {_of_figure(each)}"
+
+
+def _of_figure(figure: Figure) -> str:
+    wanted = "" if figure.most is None else f" (wanted: at most {figure.most:g})"
+    wanted = wanted if figure.least is None else f" (wanted: at least {figure.least:g})"
+    return f"{_number(figure.value)} {figure.unit}{wanted}"
 
 
 def _sign(comparison: Comparison) -> str:

@@ -52,17 +52,20 @@ class Comparison(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True):
-    """One number that has no other side. `most` is the largest that is wanted, if any."""
+    """One number that has no other side. `most` or `least` is the largest or the smallest that is wanted, if any."""
 
     bench: str
     what: str
     unit: str
     value: float
     most: float | None = None
+    least: float | None = None
 
     @property
     def is_met(self) -> bool | None:
-        return None if self.most is None else self.value <= self.most
+        if self.most is not None:
+            return self.value <= self.most
+        return None if self.least is None else self.value >= self.least
 
 
 class BenchResults(Struct, frozen=True):
@@ -99,9 +102,11 @@ def compare(
     return found
 
 
-def keep(bench: str, what: str, unit: str, value: float, *, most: float | None = None) -> Figure:
+def keep(
+    bench: str, what: str, unit: str, value: float, *, most: float | None = None, least: float | None = None
+) -> Figure:
     """Keep one number."""
-    found = Figure(bench, what, unit, value, most)
+    found = Figure(bench, what, unit, value, most, least)
     _figures.append(found)
     return found
 

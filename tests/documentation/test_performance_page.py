@@ -36,6 +36,10 @@ def test_what_is_behind_or_not_as_wanted_is_named() -> None:
     assert "AMQP" not in last
     assert "- Python clients of other authors: MQTT, µs: 0.5 (0.5 to 0.5), wanted ≤ 0.4\n" in last
     assert "- Python clients of other authors: STOMP, msg/s: 0.5" in last
+    figures = (Figure("mlmq", "rate", "1/s", 5.0, least=6.0), Figure("mlmq", "CPU", "µs", 5.0, most=6.0))
+    _, last = page_of(results(ahead, figures=figures)).split("## What is not ahead")
+    assert "- mlmq: rate: 5 1/s (wanted: at least 6)\n" in last
+    assert "CPU" not in last
 
 
 def test_both_sides_of_a_ratio_and_the_load_of_the_machine_are_on_the_page() -> None:

@@ -23,6 +23,7 @@ from crescendo.mlmq.client import Query, RefusedError
 from crescendo.model.errors import ConfigError
 from crescendo.processes.die_with_parent import die_with_parent
 from mlmq_brokers import client, run_scenario, serving
+from mlmq_faults import Traffic
 
 WAIT_S = 60.0
 
@@ -48,7 +49,7 @@ async def health_is(broker: Broker, status: int, text: str = "") -> None:
 
 @contextlib.asynccontextmanager
 async def altered(url: str, change: str, undo: str) -> AsyncIterator[None]:
-    """Change the database for new connections, and end the existing ones."""
+    """Change the database for new connections, and end the existing ones; when it is undone, they stay."""
     name = urlsplit(url).path[1:]
     admin = await asyncpg.connect(url, server_settings={"default_transaction_read_only": "off"})
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()"
@@ -58,26 +59,32 @@ async def altered(url: str, change: str, undo: str) -> AsyncIterator[None]:
         yield
     finally:
         await admin.execute(undo)
-        await admin.execute(end, name)
         await admin.close()
 
 
-def test_a_read_only_database_is_unhealthy_until_it_stores_again(database_url: str) -> None:
-    async def scenario() -> None:
-        async with serving(database_url) as broker, client("c", broker.address, patient=False) as one:
-            await health_is(broker, 200)
-            change, undo = (
-                "ALTER DATABASE ready SET default_transaction_read_only = on",
-                "ALTER DATABASE ready RESET default_transaction_read_only",
-            )
+def test_a_read_only_database_is_unhealthy_until_it_stores_again_and_then_everything_arrives(database_url: str) -> None:
+    traffic = Traffic()
+
+    async def read_only(broker: Broker) -> None:
+        change, undo = (
+            "ALTER DATABASE ready SET default_transaction_read_only = on",
+            "ALTER DATABASE ready RESET default_transaction_read_only",
+        )
+        async with client("impatient", broker.address, patient=False) as one:
             async with altered(database_url, change, undo):
-                await health_is(broker, 503, "read-only")  # without any request
+                await health_is(broker, 503, "read-only")
                 await one.peek_message(Query(one.own_queue))  # reading works, and proves nothing
                 with pytest.raises(RefusedError, match="read-only"):
                     await one.send_message_to_client(one.id, b"")
                 assert (await asyncio.to_thread(page, broker))[0] == 503
             await health_is(broker, 200)
             await one.send_message_to_client(one.id, b"")
+
+    async def scenario() -> None:
+        async with serving(database_url) as broker:
+            await health_is(broker, 200)
+            await traffic.run(broker, lambda: read_only(broker))
+        traffic.check()
 
     run_scenario(scenario())
 
@@ -96,19 +103,26 @@ def test_a_rotated_password_is_unhealthy_until_it_fits_again(database_url: str) 
     run_scenario(scenario())
 
 
-def test_a_new_password_in_its_file_is_used_without_a_restart(database_url: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        password, new = str(urlsplit(database_url).password), "a/new p%ssword"
-        file = tmp_path / "database.url"
+def test_a_new_password_in_its_file_is_used_without_a_restart_and_nothing_is_lost(
+    database_url: str, tmp_path: Path
+) -> None:
+    password, new = str(urlsplit(database_url).password), "a/new p%ssword"
+    file = tmp_path / "database.url"
+    file.write_text(f"{database_url}\n")
+    traffic = Traffic()
+
+    async def rotated(broker: Broker) -> None:
+        change, undo = (f"ALTER ROLE mlmq PASSWORD '{each}'" for each in (new, password))
+        async with altered(database_url, change, undo):
+            await health_is(broker, 503, "refuses the account")
+            file.write_text(database_url.replace(password, quote(new, safe="")))
+            await health_is(broker, 200)
         file.write_text(f"{database_url}\n")
-        async with serving(database_url, database_file=str(file)) as broker, client("c", broker.address) as one:
-            change, undo = (f"ALTER ROLE mlmq PASSWORD '{each}'" for each in (new, password))
-            async with altered(database_url, change, undo):
-                await health_is(broker, 503, "refuses the account")
-                file.write_text(database_url.replace(password, quote(new, safe="")))
-                await health_is(broker, 200)
-                await one.send_message_to_client(one.id, b"stored")
-                assert [each.content for each in await one.dequeue_messages(Query(one.own_queue), 2)] == [b"stored"]
+
+    async def scenario() -> None:
+        async with serving(database_url, database_file=str(file)) as broker:
+            await traffic.run(broker, lambda: rotated(broker))
+        traffic.check()
 
     run_scenario(scenario())
 

@@ -17,11 +17,13 @@ from crescendo.mlmq import postgres as embedded
 from crescendo.mlmq.broker.server import Broker
 from crescendo.mlmq.broker.settings import BrokerSettings
 from crescendo.mlmq.broker.store import prepare
+from crescendo.mlmq.client import Query
 from crescendo.mlmq.postgres.cluster import UNPRIVILEGED, Cluster
+from crescendo.model.units import Duration
 from crescendo.processes.child import end_child, launch_child
 from crescendo.processes.die_with_parent import die_with_parent
 from crescendo.systems.unix_account import named_account
-from mlmq_brokers import run_scenario, serving
+from mlmq_brokers import client, run_scenario, serving
 from mlmq_faults import TIMEOUT, Network, Traffic, free_port, healthy, unhealthy
 
 STALL_S = 2.5  # beyond the lease, and beyond the timeout of a statement
@@ -76,8 +78,20 @@ def test_half_open_connections_to_the_database_lose_and_duplicate_nothing() -> N
             network.freeze()
             await unhealthy(broker)
             await healthy(broker)
+            await hears_of_messages(broker)
 
-        async with serving(url, database_timeout=TIMEOUT) as broker:
+        async def hears_of_messages(broker: Broker) -> None:
+            """Its connection for notices is new, too: a message that another broker stored wakes a dequeue here."""
+            async with client("w", broker.address) as waiting, client("s", other.address) as sender:
+                task = asyncio.create_task(waiting.dequeue_message(Query(waiting.own_queue), wait_s=50))
+                async with asyncio.timeout(20):
+                    while not task.done():
+                        await sender.send_message_to_client(waiting.id, b"")
+                        await asyncio.sleep(0.1)
+
+        # Nothing but a notice wakes a dequeue of this broker: it does not look by itself.
+        silent = {"database_timeout": TIMEOUT, "poll": Duration(3600 * 10**9)}
+        async with serving(server.url()) as other, serving(url, **silent) as broker:
             await traffic.run(broker, lambda: fail(broker))
         await network.close()
         listening.close()

@@ -66,9 +66,15 @@ def password_in(file: str) -> Password | None:
     return read
 
 
-async def connect(url: str, password: Password | None = None) -> Any:
+async def connect(url: str, password: Password | None = None, statement_timeout_s: float | None = None) -> Any:
     """One connection outside the pool."""
-    return await asyncpg.connect(url, password=password, timeout=_CONNECT_TIMEOUT_S, server_settings=SESSION_SETTINGS)
+    return await asyncpg.connect(
+        url,
+        password=password,
+        timeout=_CONNECT_TIMEOUT_S,
+        command_timeout=statement_timeout_s,
+        server_settings=SESSION_SETTINGS,
+    )
 
 
 async def open_pool(

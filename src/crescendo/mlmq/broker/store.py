@@ -79,8 +79,8 @@ class Store:
         self.failure = None
 
     async def connect(self) -> Any:
-        """A connection outside the pool."""
-        return await connect(self._url, self._password)
+        """A connection outside the pool. No statement waits for ever on it, even if the network has failed silently."""
+        return await connect(self._url, self._password, self._settings.database_timeout / 1e9)
 
     async def close(self) -> None:
         if self.pool is not None:
@@ -139,6 +139,9 @@ class Store:
             await write_check(connection, timeout_s)
             self.statistics = await statistics(connection, timeout_s)
             self._written_s = now_s
+            if self.failure is not None:
+                # A session keeps the defaults that it began with: one that began read-only would stay so for ever.
+                await self.pool.expire_connections()
             if now_s - self._doubted_s >= _DOUBT_S:
                 self._recover()
 
