@@ -114,7 +114,20 @@ function showSteps(steps) {
   }
 }
 
+// Another run of a campaign: its figures are its own.
+function beginRun({ number, count, levels, left_s }) {
+  samples.length = 0;
+  marks.length = 0;
+  at("progress").value = 0;
+  const left = left_s >= 90 ? ` About ${Math.round(left_s / 60)} min left.` : "";
+  if (at("run-of")) at("run-of").textContent = `Run ${number} of ${count}${levels ? `: ${levels}` : ""}.${left}`;
+}
+
 function take(entry) {
+  if (entry.kind === "next") {
+    beginRun(entry);
+    return addEvent(entry, `run ${entry.number} of ${entry.count}${entry.levels ? `: ${entry.levels}` : ""}`);
+  }
   if (entry.kind === "steps") return showSteps(entry.steps);
   if (entry.kind === "sample") showSample(entry);
   else if (entry.kind === "step") addEvent(entry, entry.text);
@@ -138,7 +151,8 @@ function showState(state) {
 function showEnd(summary) {
   showState(summary.state);
   at("phase").textContent = "";
-  if (summary.run && summary.state === "done") location.assign(`/runs/${summary.run}`);
+  if (summary.campaign && summary.state === "done") location.assign(`/campaigns/${summary.campaign}`);
+  else if (summary.run && summary.state === "done") location.assign(`/runs/${summary.run}`);
   else {
     const reasons = { lost: "Its process ended without a result. What it recorded is under Runs.", cancelled: "It was stopped." };
     at("trouble").textContent = summary.problem || reasons[summary.state] || "";
