@@ -240,6 +240,7 @@ def _shipped(path: Path) -> ShippedExperiment:
     for line in text.splitlines():
         if not line.startswith("#") or not line.lstrip("# ").strip():
             break
-        comments.append(line.lstrip("# ").strip())
+        if not line.lstrip("# ").startswith("crescendo "):  # how to run it on the command line
+            comments.append(line.lstrip("# ").strip())
     about = " ".join(comments)
     return ShippedExperiment(f"{path.parent.name}--{path.stem}", path.parent.name, path.stem, about, text, path)

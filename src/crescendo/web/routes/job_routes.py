@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.campaign_journal import CAMPAIGN_FILE
 from crescendo.record.contained_files import file_fault
 from crescendo.run.startable import check_startable
 from crescendo.web.jobs import LIVE, OUTPUT, STEPS, JobFiles, JobState
@@ -64,6 +65,7 @@ def job(request: Request, job_id: str) -> dict[str, Any]:
         "ahead": ahead.index(name) if name in ahead else 0,
         "log": _tail(files.directory / OUTPUT),
         "steps": _steps(files),
+        "begun": bool(files.job.campaign) and (services.directory.runs / files.job.campaign / CAMPAIGN_FILE).is_file(),
     }
 
 

@@ -32,6 +32,7 @@ function addEvent(entry, text, trouble = false) {
   const when = Object.assign(document.createElement("time"), { textContent: time(entry.at_ns) });
   item.append(when, ` ${text}`);
   if (trouble) item.className = "trouble";
+  at("events").querySelector(".nothing")?.remove();
   at("events").prepend(item);
   while (at("events").children.length > 200) at("events").lastChild.remove();
 }
