@@ -178,6 +178,26 @@ def test_every_page_has_its_json_twin_and_the_description_of_the_api_has_it(
     assert len(changes) >= 12
 
 
+def test_bodies_are_json_and_nothing_is_uploaded(owner: httpx.Client) -> None:
+    described = owner.get("/api/openapi.json").json()["paths"]
+    bodies = [about["requestBody"]["content"] for path in described.values() for about in path.values()
+              if "requestBody" in about]  # fmt: skip
+    assert len(bodies) > 8
+    assert {kind for content in bodies for kind in content} == {"application/json"}
+    picture = {"picture": ("x.svg", b"<svg onload='alert(1)'/>", "image/svg+xml")}
+    for path in ("/api/experiments", "/api/runs/passing/note", "/api/campaigns"):
+        assert owner.post(path, files=picture).status_code == 400
+
+
+def test_redirects_lead_to_pages_of_this_server(owner: httpx.Client, stranger: httpx.Client) -> None:
+    foreign = "https://evil.example"
+    for client in (owner, stranger):
+        for path in ("/", f"/?next={foreign}", f"/login?next={foreign}&token=wrong", "/runs/", f"/{foreign}",
+                     "/%2f%2fevil.example", "/\\evil.example"):  # fmt: skip
+            answer = client.get(path, headers={"accept": "text/html"})
+            assert answer.headers.get("location", "/login") in {"/", "/login", "/experiments"}, path
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_a_path_in_a_parameter_leads_nowhere(routes: list[APIRoute], owner: httpx.Client, escape: str) -> None:
     for route in routes:
