@@ -149,6 +149,12 @@ def test_a_person_defines_runs_and_watches_an_experiment_while_the_server_is_kil
     expect(page.locator(".subtitle .badge")).to_have_text(summary.outcome_text)
     report = page.frame_locator("#report")
     expect(report.locator("#verdict h2")).to_contain_text(summary.verdict.outcome.value)
+    page.locator("#theme").click()
+    expect(report.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(report.locator("html")).to_have_attribute("data-theme", "dark")
+    page.evaluate("localStorage.removeItem('theme')")
+    page.reload()
     events = open_recording(run).messages("events").read_all().to_pylist()
     assert [json.loads(event["detail"])["rate"] for event in events if event["kind"] == "rate change"] == [300]
 
