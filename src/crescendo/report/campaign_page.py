@@ -191,15 +191,21 @@ def _effect_chart(one: MetricEffects) -> Chart | None:
             trace["error_x"] = bars
         traces.append(trace)
     layout = {
-        "xaxis": {"title": {"text": "last level, relative to the mean"},
-                  "tickformat": "+~%", "fixedrange": True, "zeroline": True, "zerolinewidth": 2, "nticks": 5,
+        "xaxis": {"title": {"text": "relative to the mean"},
+                  "tickformat": "+~%", "fixedrange": True, "zeroline": True, "zerolinewidth": 2, "nticks": 4,
                   "tickangle": 0},
         "yaxis": {"title": {"text": ""}, "tickvals": list(range(len(drawn))), "fixedrange": True, "zeroline": False,
-                  "ticktext": [plot_name(each.name, 26) for each in drawn], "range": [-0.7, len(drawn) - 0.3]},
+                  "ticktext": _short_names([each.name for each in drawn]), "range": [-0.7, len(drawn) - 0.3]},
         "hovermode": "closest",
     }  # fmt: skip
     label = f"Effects on {one.metric}, the largest first: {', '.join(each.name for each in reversed(drawn))}."
     return Chart({"data": traces, "layout": layout}, label, [_BASES.get(one.basis, "")])
+
+
+def _short_names(names: list[str]) -> list[str]:
+    """Without the part of each key that says where it stands, if that leaves them different."""
+    short = ["·".join(part.rpartition(".")[2] for part in name.split("·")) for name in names]
+    return [plot_name(name, 22) for name in (short if len(set(short)) == len(names) else names)]
 
 
 def _relative(one: MetricEffects) -> Any:

@@ -24,6 +24,7 @@ MAX_TEXT_CHARS = 200_000
 _KEYS = "name, workload and phases"
 _SUFFIX = ".yml"
 _CAMPAIGN = re.compile(r"^(experiment|factors):", re.MULTILINE)  # keys of a file that plans many runs
+_FOR_THE_COMMAND_LINE = ("crescendo ", "test: ")  # comments of a file that say how it is run, and how that is tested
 _FILE_KEYS = ("file", "topology", "certificate", "config", *FILE_OPTIONS)
 
 
@@ -240,7 +241,7 @@ def _shipped(path: Path) -> ShippedExperiment:
     for line in text.splitlines():
         if not line.startswith("#") or not line.lstrip("# ").strip():
             break
-        if not line.lstrip("# ").startswith("crescendo "):  # how to run it on the command line
+        if not line.lstrip("# ").startswith(_FOR_THE_COMMAND_LINE):
             comments.append(line.lstrip("# ").strip())
     about = " ".join(comments)
     return ShippedExperiment(f"{path.parent.name}--{path.stem}", path.parent.name, path.stem, about, text, path)

@@ -155,7 +155,8 @@ function showEnd(summary) {
   if (summary.campaign && summary.state === "done") location.assign(`/campaigns/${summary.campaign}`);
   else if (summary.run && summary.state === "done") location.assign(`/runs/${summary.run}`);
   else {
-    const reasons = { lost: "Its process ended without a result. What it recorded is under Runs.", cancelled: "It was stopped." };
+    const kept = summary.campaign ? "Its runs are kept; continue it on its page under Campaigns." : "What it recorded is under Runs.";
+    const reasons = { lost: `Its process ended without a result. ${kept}`, cancelled: "It was stopped." };
     at("trouble").textContent = summary.problem || reasons[summary.state] || "";
     at("trouble").hidden = !at("trouble").textContent;
   }
