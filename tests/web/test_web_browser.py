@@ -154,7 +154,6 @@ def test_a_person_defines_runs_and_watches_an_experiment_while_the_server_is_kil
     page.reload()
     expect(report.locator("html")).to_have_attribute("data-theme", "dark")
     page.evaluate("localStorage.removeItem('theme')")
-    page.reload()
     events = open_recording(run).messages("events").read_all().to_pylist()
     assert [json.loads(event["detail"])["rate"] for event in events if event["kind"] == "rate change"] == [300]
 
