@@ -4,6 +4,7 @@ The real server, a real run on MLMQ whose rate is changed while it runs, and pla
 Chromium. Look at each of them before you commit it.
 """
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -72,10 +73,10 @@ def _take_a_run(page: Page) -> None:
     page.locator("[name=measure]").fill("30s")
     page.get_by_role("button", name="Save and run").click()
     page.wait_for_url("**/jobs/*")
-    page.wait_for_function("document.getElementById('phase').textContent.includes('measure · 10')")
+    page.locator("#phase", has_text=re.compile(r"measure · 1\d")).wait_for()
     page.get_by_label("Rate of each sender").fill("400")
     page.get_by_role("button", name="Change", exact=True).click()
-    page.wait_for_function("document.getElementById('phase').textContent.includes('measure · 20')")
+    page.locator("#phase", has_text=re.compile(r"measure · 2\d")).wait_for()
     _take(page, "live")
     page.locator("#theme").click()
     _take(page, "live-dark")
