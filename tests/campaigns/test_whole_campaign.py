@@ -1,4 +1,4 @@
-"""A campaign of two short runs on the relay, killed, stopped and continued: no run twice, none missing, none left."""
+"""A campaign of two short runs on the relay, killed, stopped and continued elsewhere: no run twice, none missing."""
 
 import json
 import subprocess
@@ -13,11 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from crescendo.campaigns import campaign_session
+from crescendo.campaigns.ranked_factors import campaign_effects
 from crescendo.control.conductor.commands import RecordEvent
 from crescendo.model.campaign_file import load_campaign
-from crescendo.record.campaign_journal import AttemptState, read_journal
+from crescendo.record.campaign_journal import AttemptState, CampaignJournal, read_journal
+from crescendo.report.campaign_page import CAMPAIGN_PAGE
 from crescendo.run.analysis import Analyst
 from crescendo.run.observer import RunObserver
+from crescendo.web.campaign_process import carry_out_campaign
+from crescendo.web.jobs import LIVE, Jobs, JobState
+from crescendo.web.web_directory import WebDirectory
 
 CAMPAIGN = {
     "name": "whole",
@@ -71,6 +76,20 @@ def _kill_in_second_run(file: Path, out: Path) -> None:
     assert states == [AttemptState.COUNTED, AttemptState.STARTED]
 
 
+def _continued_in_the_queue(file: Path, out: Path) -> CampaignJournal:
+    """What is left, as a job of the web server carries it out."""
+    web = WebDirectory(out)
+    files = Jobs(web).get(Jobs(web).add("whole", file.read_text(), by="a person", campaign="whole-campaign"))
+    ended = carry_out_campaign(files, out, web.experiments, any_file=False)
+    assert (ended.state, ended.outcome, ended.problem) == (JobState.DONE, "complete", "")
+    shown = [json.loads(line) for line in (files.directory / LIVE).read_text().splitlines()]
+    (run,) = [entry for entry in shown if entry["kind"] == "next"]
+    assert (run["number"], run["count"], run["levels"]) == (2, 2, "workload.rate=800")
+    steps = [entry["steps"] for entry in shown if entry["kind"] == "steps"][-1]
+    assert {step["state"] for step in steps} == {"done"}
+    return read_journal(out / "whole-campaign")
+
+
 def _sustained(run_dir: Path) -> float:
     """Read from the file, without our classes."""
     return float(json.loads((run_dir / "summary.json").read_text())["rate"]["sustained"])
@@ -88,20 +107,18 @@ def test_a_campaign_that_was_killed_and_stopped_finds_the_effect_of_the_rate(
         stopped = campaign_session.run(campaign, out=tmp_path, analyst=analyst, observer=StopsAtOnce(), durable=False)
         assert (stopped.journal.ending, len(stopped.journal.counted)) == ("interrupted", 1)
         assert stopped.journal.attempts[-1].state is AttemptState.INTERRUPTED
-        finished = campaign_session.run(campaign, out=tmp_path, analyst=analyst, durable=False)
-    journal = finished.journal
+    journal, directory = _continued_in_the_queue(file, tmp_path), stopped.directory
     assert journal.complete, journal.ending
-    assert journal == read_journal(finished.directory)
     assert [attempt.point for attempt in journal.counted] == [0, 1]
     interrupted = [attempt.point for attempt in journal.attempts if attempt.state is AttemptState.INTERRUPTED]
     assert interrupted == [1, 1]  # killed, then stopped
-    runs = {path.name for path in finished.directory.iterdir() if path.is_dir()}
+    runs = {path.name for path in directory.iterdir() if path.is_dir()}
     assert runs == {attempt.run for attempt in journal.attempts}
-    (rate,) = finished.effects.metrics
-    measured = {attempt.point: _sustained(finished.directory / attempt.run) for attempt in journal.counted}
+    (rate,) = campaign_effects(journal).metrics
+    measured = {attempt.point: _sustained(directory / attempt.run) for attempt in journal.counted}
     effect = next(each for each in rate.effects if each.name == "workload.rate")
     assert effect.value == pytest.approx((measured[1] - measured[0]) / 2)
-    page = finished.report.read_text(encoding="utf-8")
+    page = (directory / CAMPAIGN_PAGE).read_text(encoding="utf-8")
     for attempt in journal.counted:
         assert f'href="{attempt.run}/report.html"' in page
-        assert (finished.directory / attempt.run / "report.html").is_file()
+        assert (directory / attempt.run / "report.html").is_file()

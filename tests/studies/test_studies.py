@@ -132,6 +132,12 @@ def test_a_study_without_its_experiments_says_so_and_keeps_what_was_measured(tmp
     text = (directory / STUDY_TEXT).read_text(encoding="utf-8")
     assert "| `stomp-study/1a-small.yml` | received | 18,489 msg/s | 36,978 msg/s | 1 | × 2 |" in text
     assert "not measured: " in text
+    again = run_study(
+        "stomp-activemq", experiments=EXPERIMENTS, out=tmp_path, repeat=1, analyst=analyst, parts=(part.name,)
+    )
+    reasons = [each.reason for each in again.document.parts]
+    assert not reasons[0]
+    assert all("there is no such experiment yet" in reason for reason in reasons[1:])  # as it was found before
     (directory / STUDY_PAGE).unlink()
     assert int(app(["report", str(directory)], standalone_mode=False) or 0) == 0
     assert (directory / STUDY_PAGE).is_file()

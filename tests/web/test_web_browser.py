@@ -149,6 +149,11 @@ def test_a_person_defines_runs_and_watches_an_experiment_while_the_server_is_kil
     expect(page.locator(".subtitle .badge")).to_have_text(summary.outcome_text)
     report = page.frame_locator("#report")
     expect(report.locator("#verdict h2")).to_contain_text(summary.verdict.outcome.value)
+    page.locator("#theme").click()
+    expect(report.locator("html")).to_have_attribute("data-theme", "dark")
+    page.reload()
+    expect(report.locator("html")).to_have_attribute("data-theme", "dark")
+    page.evaluate("localStorage.removeItem('theme')")
     events = open_recording(run).messages("events").read_all().to_pylist()
     assert [json.loads(event["detail"])["rate"] for event in events if event["kind"] == "rate change"] == [300]
 
@@ -314,13 +319,48 @@ def test_a_campaign_shows_which_factor_matters(lab: WebLab, page: Page) -> None:
     expect(page.locator("table tbody tr")).to_have_count(8)
 
 
+def test_a_campaign_is_planned_and_waits_in_the_queue(lab: WebLab, page: Page) -> None:
+    page.goto(f"{lab.origin}/experiments/first")
+    page.get_by_role("link", name="Vary").click()
+    expect(page.locator("[name=name]")).to_have_value("first")
+    page.locator("[name=factors]").fill("workload.rat: [100, 200]")
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("did you mean 'rate'")
+    page.locator("[name=factors]").fill("workload.rate: [100, 200]")
+    page.get_by_role("button", name="Plan").click()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.locator("#planned")).to_contain_text("6 runs, 2 combinations of levels, about")
+    page.locator("[name=start_at]").fill("2099-01-31T22:00")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/*")
+    expect(page.locator("#rate-form")).to_have_count(0)  # the rate is what the campaign decides
+    page.get_by_role("button", name="Stop", exact=True).click()
+    expect(page.locator("#state")).to_have_text("cancelled")
+
+
+def test_groups_are_added_and_removed_in_the_form(lab: WebLab, page: Page) -> None:
+    page.goto(f"{lab.origin}/experiments/new")
+    for name in ("orders", "mail"):
+        page.get_by_role("button", name="Add a group").click()
+        page.locator("[data-field=group]").last.fill(name)
+    page.locator("[data-field=senders]").last.fill("7")
+    page.get_by_role("button", name="Remove this group").first.click()
+    page.locator("[name=group]").fill("first")
+    page.get_by_role("tab", name="YAML").click()
+    expect(page.locator("#yaml")).to_have_value(re.compile(r"- name: first\n[\s\S]*- name: mail\n[\s\S]*senders: 7\n"))
+    assert "orders" not in page.locator("#yaml").input_value()
+    page.locator("#yaml").fill(page.locator("#yaml").input_value().replace("senders: 7", "senders: 8"))
+    page.get_by_role("tab", name="Form").click()
+    expect(page.locator("[data-field=senders]")).to_have_value("8")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_fit_their_window_and_can_be_read(lab: WebLab, page: Page, theme: str) -> None:
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
     job = Jobs(WebDirectory(lab.runs)).add("first", "name: first\n", by="nobody", not_before_ns=2**62)
     for path in ("/experiments", "/experiments/new", "/runs", "/runs/nightly-08", "/jobs", f"/jobs/{job}",
                  "/clusters", "/access", "/compare", "/history", "/history?experiment=quick-amqp10", "/campaigns",
-                 "/campaigns/growth-campaign"):  # fmt: skip
+                 "/campaigns/new", "/campaigns/growth-campaign"):  # fmt: skip
         page.set_viewport_size({"width": 390, "height": 800})
         page.goto(lab.origin + path)
         assert page.evaluate("document.documentElement.dataset.theme") == theme

@@ -31,9 +31,9 @@ def test_every_requirement_of_level_1_has_its_line() -> None:
 def test_every_test_that_the_page_names_exists() -> None:
     source = "".join(path.read_text() for path in TESTS.rglob("test_*.py"))
     known = set(re.findall(r"def test_(\w+)", source))
-    for name, *_, shown in _rows():
-        for words in shown.split("; "):
-            if not words.startswith("`") and words != "–":
+    for name, _, holds, _, shown in _rows():
+        if holds in {"yes", "partly"} or shown != "–":
+            for words in shown.split("; "):
                 assert re.sub(r"\W+", "_", words) in known, f"{name}: {words}"
 
 

@@ -26,8 +26,8 @@ from crescendo.record.documents import write_document
 from crescendo.record.run_links import link_run
 from crescendo.run.live_sample import sample
 from crescendo.web import verdict_webhook, web_access
-from crescendo.web.experiment_form import ExperimentForm, form_of, text_of
-from crescendo.web.experiment_store import ExperimentStore, ShippedExperiment, renamed, shipped_experiments
+from crescendo.web.experiment_form import ExperimentForm, LoadFields, form_of, text_of
+from crescendo.web.experiment_store import ExperimentStore, renamed, shipped_experiments
 from crescendo.web.jobs import JobFiles, JobResult, Jobs, JobState
 from crescendo.web.run_index import RunIndex, RunNote
 from crescendo.web.run_process import notify
@@ -190,19 +190,35 @@ def test_the_form_has_the_clients_of_mlmq_by_kind(store: ExperimentStore) -> Non
     assert form_of(stability.text.replace("count: 16, wait: 20ms", "count: 16, wait: 10ms")) is None
 
 
-@pytest.mark.parametrize(
-    "shipped", [one for one in shipped_experiments() if one.folder == "quick"], ids=lambda one: one.id
-)
-def test_saving_the_form_of_a_text_keeps_its_meaning(directory: WebDirectory, shipped: ShippedExperiment) -> None:
+def test_the_form_has_several_groups_of_senders_and_receivers(store: ExperimentStore) -> None:
+    mail = LoadFields(group="mail", protocol="mqtt", senders="1", receivers="3", client_settings="receive_rate: 50\n")
+    form = ExperimentForm(name="f", system="artemis", protocol="amqp10", inspect=[], group="orders", groups=[mail])
+    text = text_of(form)
+    orders, letters = store.check(text).workload
+    assert (orders.name, orders.address, letters.name, letters.address) == (
+        "orders", "queue://f-{run}", "mail", "queue://f-mail-{run}",
+    )  # fmt: skip
+    assert (letters.protocol, letters.receivers, letters.receive_rate) == ("mqtt", 3, 50)
+    assert form_of(text) == form
+    with pytest.raises(ConfigError, match="mail"):
+        store.check(text_of(form.model_copy(update={"group": "mail"})))
+
+
+def test_saving_the_form_of_a_text_keeps_its_meaning(directory: WebDirectory) -> None:
     store = ExperimentStore(directory)
-    for text in (shipped.text, YAML, "name: short\nsystem: {kind: loopback}\n"):
+    shipped = [one for one in shipped_experiments() if "topology:" not in one.text]  # that file is elsewhere
+    shown = set()
+    for text in (*(one.text for one in shipped), YAML, "name: short\nsystem: {kind: loopback}\n"):
         form = form_of(text)
         if form is not None:
             before, after = store.check(text), store.check(text_of(form))
+            shown.add(before.name)
             assert [(one.kind, one.period_ns) for one in after.inspect] == [
                 (one.kind, one.period_ns) for one in before.inspect
             ]
             assert to_document(after) | {"inspect": []} == to_document(before) | {"inspect": []}
+    assert {one.name for one in shipped if one.folder == "quick"} <= {name.removeprefix("quick-") for name in shown}
+    assert "stomp-study-10-topics" in shown  # two groups
 
 
 @pytest.mark.parametrize("more", ["checks: {}", "seed: 7", "stop_when: {response_p99: 1s}", "accept_drift: true"])

@@ -55,7 +55,8 @@ def history(
     runs = [run for run in all_runs(place, metric or ()) if experiment in {None, run.experiment}]
     if not runs:
         raise ConfigError(f"{place}: it holds no analysed run{f' of {experiment}' if experiment else ''}")
-    document = history_of(runs, read_baselines(baselines), threshold / 100, place=place, beside=path.parent.resolve())
+    shown = place if remote else Path(place).name or Path(place).resolve().name  # not `.`
+    document = history_of(runs, read_baselines(baselines), threshold / 100, place=shown, beside=path.parent.resolve())
     write_history_page(document, path)
     if as_json:
         print(msgspec.json.encode(document).decode())

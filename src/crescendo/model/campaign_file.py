@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from crescendo.model.campaign import Campaign, CampaignSettings
+from crescendo.model.designs import MAX_POINTS
 from crescendo.model.document_errors import explain
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import name_of, read_mapping
@@ -48,7 +49,10 @@ def _topologies_beside(path: Path, written: object) -> Any:
     return found
 
 
-def campaign_from(document: dict[str, Any], *, source: str = "campaign", default_name: str = "campaign") -> Campaign:
+def campaign_from(
+    document: dict[str, Any], *, source: str = "campaign", default_name: str = "campaign",
+    most_points: int = MAX_POINTS,
+) -> Campaign:  # fmt: skip
     """Build a campaign from the content of a file, and check the experiment of each of its points."""
     for key in document:
         if key not in _KNOWN:
@@ -70,6 +74,10 @@ def campaign_from(document: dict[str, Any], *, source: str = "campaign", default
         raise ConfigError(f"{source}: {explain(str(err), rest, CampaignSettings)}") from None
     except ValueError as err:
         raise ConfigError(f"{source}: {err}") from None
+    if len(campaign.points) > most_points:
+        raise ConfigError(
+            f"{source}: design: {len(campaign.points):,} points are too many here; at most {most_points:,}"
+        )
     for point in campaign.points:
         try:
             campaign.experiment(point.number)

@@ -84,7 +84,7 @@ def render_campaign(journal: CampaignJournal, effects: CampaignEffects) -> str:
         factors=[(factor.name, ", ".join(factor.levels), ", ".join(factor.keys)) for factor in journal.factors],
         design=_design(journal),
         aliases=journal.aliases,
-        metrics=[metric for metric in journal.metrics],
+        metrics=[formats.metric_title(metric) for metric in journal.metrics],
         runs=[_run_row(number, journal, attempt) for number, attempt in enumerate(journal.attempts, 1)],
     )
 
@@ -102,7 +102,8 @@ def _tiles(journal: CampaignJournal) -> list[HeadlineTile]:
     several = f"{per_point[0]} to {per_point[-1]}" if len(per_point) > 1 else str(per_point[0])
     seconds = sum(attempt.seconds for attempt in journal.attempts)
     left_out = states[AttemptState.INVALID] + states[AttemptState.INTERRUPTED] + states[AttemptState.STARTED]
-    took = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.0f} min"
+    took = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    took = took if seconds < 3600 else f"{seconds / 3600:.1f} h"
     return [
         HeadlineTile("Runs that count", formats.count(states[AttemptState.COUNTED]), note=f"{several} per point"),
         HeadlineTile("Points", formats.count(len(journal.points)), note=f"design {journal.design}"),
@@ -127,7 +128,7 @@ def _section(number: int, one: MetricEffects, interactions: list[str]) -> dict[s
     return {
         "id": f"metric-{number}",
         "number": number,
-        "metric": one.metric,
+        "metric": formats.metric_title(one.metric),
         "mean": mean + ends,
         "scale": one.scale,
         "scale_reason": one.scale_reason,
@@ -190,14 +191,21 @@ def _effect_chart(one: MetricEffects) -> Chart | None:
             trace["error_x"] = bars
         traces.append(trace)
     layout = {
-        "xaxis": {"title": {"text": "distance of the last level from the mean, relative to the mean"},
-                  "tickformat": "+~%", "fixedrange": True, "zeroline": True, "zerolinewidth": 2, "nticks": 7},
+        "xaxis": {"title": {"text": "relative to the mean"},
+                  "tickformat": "+~%", "fixedrange": True, "zeroline": True, "zerolinewidth": 2, "nticks": 4,
+                  "tickangle": 0},
         "yaxis": {"title": {"text": ""}, "tickvals": list(range(len(drawn))), "fixedrange": True, "zeroline": False,
-                  "ticktext": [plot_name(each.name, 26) for each in drawn], "range": [-0.7, len(drawn) - 0.3]},
+                  "ticktext": _short_names([each.name for each in drawn]), "range": [-0.7, len(drawn) - 0.3]},
         "hovermode": "closest",
     }  # fmt: skip
     label = f"Effects on {one.metric}, the largest first: {', '.join(each.name for each in reversed(drawn))}."
     return Chart({"data": traces, "layout": layout}, label, [_BASES.get(one.basis, "")])
+
+
+def _short_names(names: list[str]) -> list[str]:
+    """Without the part of each key that says where it stands, if that leaves them different."""
+    short = ["·".join(part.rpartition(".")[2] for part in name.split("·")) for name in names]
+    return [plot_name(name, 22) for name in (short if len(set(short)) == len(names) else names)]
 
 
 def _relative(one: MetricEffects) -> Any:

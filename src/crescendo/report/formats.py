@@ -89,3 +89,9 @@ def moment(realtime_ns: int) -> str:
     if realtime_ns < _KNOWN_SINCE_NS:  # an import whose file counts from the start of its test
         return "date unknown"
     return datetime.fromtimestamp(realtime_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def metric_title(metric: str) -> str:
+    """A metric as a heading: response p99. What stands before the last dot is a name that people gave."""
+    named, dot, last = metric.rpartition(".")
+    return f"{named}{dot}{last.replace('_', ' ')}"

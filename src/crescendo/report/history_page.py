@@ -44,7 +44,7 @@ def render_history(document: HistoryDocument) -> str:
         drawn = []
         for position, metric in enumerate(series.metrics):
             charts[f"trend-{number}-{position}"] = _trend(series, metric)
-            drawn.append((f"trend-{number}-{position}", metric.metric))
+            drawn.append((f"trend-{number}-{position}", formats.metric_title(metric.metric)))
         sections.append(_section(number, series, drawn))
     open_changes = [each for section in sections for each in section["changes"] if each["open"]]
     outcome = Outcome.FAIL if open_changes else Outcome.PASS
@@ -96,7 +96,7 @@ def _section(number: int, series: HistorySeries, drawn: list[tuple[str, str]]) -
 
 def _change_row(metric: HistoryMetric, change: HistoryChange) -> dict[str, Any]:
     return {
-        "metric": metric.metric,
+        "metric": formats.metric_title(metric.metric),
         "run": change.run,
         "before": format_metric(metric.metric, change.before),
         "after": format_metric(metric.metric, change.after),

@@ -20,7 +20,14 @@ from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import load_experiment, read_mapping, to_document
 from crescendo.record.campaign_journal import CAMPAIGN_FILE, CampaignJournal, read_journal
 from crescendo.record.stand_in import stand_in_remarks
-from crescendo.report.data.study_document import StudyDocument, StudyPartResult, StudyPoint, write_study
+from crescendo.report.data.study_document import (
+    STUDY_FILE,
+    StudyDocument,
+    StudyPartResult,
+    StudyPoint,
+    read_study_document,
+    write_study,
+)
 from crescendo.report.study_page import write_study_page
 from crescendo.run import host_facts
 from crescendo.run.analysis import Analyst
@@ -101,12 +108,14 @@ def run_study(
         if wanted not in known:
             raise ConfigError(f"--part {wanted}: {name} has {', '.join(known)}")
     directory.mkdir(parents=True, exist_ok=True)
+    earlier = _earlier_reasons(directory)
     results = []
     stopped = False
     for number, part in enumerate(study.parts, 1):
+        chosen = not parts or part.name in parts
         try:
             campaign = part_campaign(part, experiments, repeat)
-            if not stopped and (not parts or part.name in parts):
+            if not stopped and chosen:
                 if on_part is not None:
                     on_part(part, number, len(study.parts))
                 finished = campaign_session.run(
@@ -114,12 +123,22 @@ def run_study(
                     handle_signals=handle_signals, command=["crescendo", "study", name],
                 )  # fmt: skip
                 stopped = finished.journal.ending == "interrupted"
-            results.append(_result(part, campaign, campaign_directory(campaign, directory)))
+            result = _result(part, campaign, campaign_directory(campaign, directory))
+            if not chosen and all(point.ours is None for point in result.points):
+                result = msgspec.structs.replace(result, reason=earlier.get(part.name) or result.reason)
+            results.append(result)
         except ConfigError as err:
             results.append(_unmeasured(part, str(err)))
     document = study_document(name, study, results)
     write_study(directory, document)
     return FinishedStudy(directory, document, write_study_page(directory))
+
+
+def _earlier_reasons(directory: Path) -> dict[str, str]:
+    """Why parts were not measured when the study ran before; a part that is not run again keeps its reason."""
+    if not (directory / STUDY_FILE).exists():
+        return {}
+    return {part.name: part.reason for part in read_study_document(directory).parts}
 
 
 def study_document(name: str, study: Study, results: list[StudyPartResult]) -> StudyDocument:

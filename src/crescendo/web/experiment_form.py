@@ -1,9 +1,8 @@
 """How does a form become an experiment, and when can an experiment be shown as a form?
 
-The form has one system, one group of senders and receivers, clients of MLMQ by their kind, phases and the usual
-checks. Whatever else an experiment
-says can be edited as YAML only: the form is not offered, rather than silently dropping a key. Checks nothing: the
-experiment's own reader does.
+The form has one system, groups of senders and receivers, clients of MLMQ by their kind, phases and the usual checks.
+Whatever else an experiment says can be edited as YAML only: the form is not offered, rather than silently dropping a
+key. Checks nothing: the experiment's own reader does.
 """
 
 import re
@@ -12,12 +11,12 @@ from typing import Any
 import yaml
 from msgspec import NODEFAULT, Struct, to_builtins
 from msgspec.structs import fields, replace
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment import Experiment
 from crescendo.model.experiment_file import experiment_from, parse_mapping
-from crescendo.model.experiment_parts import Phases
+from crescendo.model.experiment_parts import Inspect, Phases
 from crescendo.model.mlmq_clients import ClientKind
 from crescendo.model.units import Duration, format_unit
 from crescendo.model.workload import Group
@@ -41,16 +40,12 @@ _CHECK_FIELDS = {
 }
 
 
-class ExperimentForm(BaseModel):
-    """The fields of the form, as text."""
+class LoadFields(BaseModel):
+    """One group of senders and receivers, as text."""
 
     model_config = ConfigDict(extra="forbid", str_max_length=20_000)
 
-    name: str = ""
-    system: str = "mlmq"  # a kind, `url` or `topology`
-    url: str = ""
-    topology: str = ""
-    settings: str = ""
+    group: str = ""  # its name; groups are told apart by it
     protocol: str = "mlmq"
     address: str = ""
     senders: str = "2"
@@ -59,6 +54,17 @@ class ExperimentForm(BaseModel):
     rate: str = "250"
     settle: str = "at-least-once"
     client_settings: str = ""
+
+
+class ExperimentForm(LoadFields):
+    """The fields of the form, as text."""
+
+    name: str = ""
+    system: str = "mlmq"  # a kind, `url` or `topology`
+    url: str = ""
+    topology: str = ""
+    settings: str = ""
+    groups: list[LoadFields] = Field(default_factory=list, max_length=20)  # beside the first one
     sender_processes: str = "1"
     receiver_processes: str = "1"
     one_way: str = ""
@@ -91,7 +97,9 @@ def text_of(form: ExperimentForm) -> str:
             document["system"]["settings"] = parse_mapping(form.settings, "settings", "brokers")
     clients = _clients(form)
     if not clients or (form.senders.strip(), form.receivers.strip()) != ("0", "0"):
-        document["workload"] = _workload(form, document["name"])
+        first = _workload(form, document["name"])
+        further = [_workload(one, document["name"], one.group.strip()) for one in form.groups]
+        document["workload"] = [first, *further] if further else first
     if clients:
         document["clients"] = clients
     processes = {"senders": _places(form.sender_processes), "receivers": _places(form.receiver_processes)}
@@ -100,16 +108,18 @@ def text_of(form: ExperimentForm) -> str:
         document["peers"] = processes
     document["phases"] = {"warmup": form.warmup, "measure": form.measure, "drain": form.drain}
     if form.inspect:
-        document["inspect"] = [{"kind": kind, "every": form.inspect_every} for kind in form.inspect]
+        every = {"every": form.inspect_every.strip()} if form.inspect_every.strip() else {}
+        document["inspect"] = [{"kind": kind} | every for kind in form.inspect]
     checks = {key: _plain(value) for key, field in _CHECK_FIELDS.items() if (value := getattr(form, field).strip())}
     if checks:
         document["checks"] = checks
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=110)
 
 
-def _workload(form: ExperimentForm, name: str) -> dict[str, Any]:
-    group = {
-        "address": form.address.strip() or _own_queue(name), "protocol": form.protocol,
+def _workload(form: LoadFields, name: str, own: str = "") -> dict[str, Any]:
+    named = form.group.strip()
+    group = ({"name": named} if named else {}) | {
+        "address": form.address.strip() or _own_queue(name, own), "protocol": form.protocol,
         "senders": _plain(form.senders), "receivers": _plain(form.receivers), "size": _plain(form.size),
         "rate": _plain(form.rate), "settle": form.settle,
     }  # fmt: skip
@@ -136,7 +146,7 @@ def form_of(text: str) -> ExperimentForm | None:
         form = _form_like(document)
         if form is None or _meaning(document) != _meaning(parse_mapping(text_of(form), "experiment", "name")):
             return None
-    except (ConfigError, ValidationError):
+    except (ConfigError, ValueError):  # also that of pydantic
         return None
     return form
 
@@ -150,13 +160,12 @@ def _meaning(document: dict[str, Any]) -> Experiment:
 
 def _form_like(document: dict[str, Any]) -> ExperimentForm | None:
     """The form with what it can show of a document; the caller compares whether that is everything."""
-    group = document.get("workload", {})
-    if isinstance(group, list) and len(group) == 1:
-        group = group[0]
+    written = document.get("workload", {})
+    group, *further = written if isinstance(written, list) and written else [written]
     system, phases = document.get("system", {}), document.get("phases", {})
     peers, checks = document.get("peers", {}), document.get("checks", {})
     inspect = document.get("inspect", [])
-    if not all(isinstance(part, dict) for part in (group, system, phases, peers, checks, *inspect)):
+    if not all(isinstance(part, dict) for part in (group, *further, system, phases, peers, checks, *inspect)):
         return None
     clients = document.get("clients", [])
     clients = [clients] if isinstance(clients, dict) else clients
@@ -165,17 +174,15 @@ def _form_like(document: dict[str, Any]) -> ExperimentForm | None:
     counts = _client_counts(clients)
     if counts is None:
         return None
-    values = _defaults(Group, _GROUP_KEYS) | group | _defaults(Phases, _PHASE_KEYS) | phases
-    found = {key: str(value) for key, value in values.items() if key in _GROUP_KEYS | _PHASE_KEYS}
+    found = {key: str(value) for key, value in (_defaults(Phases, _PHASE_KEYS) | phases).items() if key in _PHASE_KEYS}
     found |= {field: str(checks.get(key, "")) for key, field in _CHECK_FIELDS.items()}
-    if found.get("address") == _own_queue(document.get("name", "")):
-        found["address"] = ""
+    name = document.get("name", "")
     settings = system.get("settings")
-    more = {key: value for key, value in group.items() if key not in _GROUP_KEYS}
     return ExperimentForm(
         **found,
-        client_settings="" if not more else yaml.safe_dump(more, sort_keys=False),
-        name=str(document.get("name", "")),
+        **_load_fields(group, _own_queue(name)),
+        groups=[LoadFields(**_load_fields(one, _own_queue(name, one.get("name", "")))) for one in further],
+        name=str(name),
         system="topology" if "topology" in document else "url" if "url" in system else str(system.get("kind", "")),
         url=str(system.get("url", "")),
         topology=str(document.get("topology", "")),
@@ -186,8 +193,26 @@ def _form_like(document: dict[str, Any]) -> ExperimentForm | None:
         client_wait=next((str(one["wait"]) for one in clients if "wait" in one), "0s" if clients else "20ms"),
         client_processes=str(peers.get("clients", 1)),
         inspect=[str(one.get("kind")) for one in inspect],
-        inspect_every=next((str(one["every"]) for one in inspect if "every" in one), "1s"),
+        inspect_every=_shown_period(inspect),
     )
+
+
+def _shown_period(inspect: list[dict[str, Any]]) -> str:
+    """How often inspectors look; empty if each of them looks as often as it does by itself."""
+    asked = [one for one in inspect if "every" in one]
+    if all(Duration.parse(one["every"]) == Inspect(kind=str(one.get("kind"))).period_ns for one in asked):
+        return "" if inspect else "1s"
+    return str(asked[0]["every"])
+
+
+def _load_fields(group: dict[str, Any], own_queue: str) -> dict[str, str]:
+    """The fields that show a group; keys without a field of their own are among the client settings."""
+    found = {key: str(value) for key, value in (_defaults(Group, _GROUP_KEYS) | group).items() if key in _GROUP_KEYS}
+    if found.get("address") == own_queue:
+        found["address"] = ""
+    more = {key: value for key, value in group.items() if key not in {*_GROUP_KEYS, "name"}}
+    settings = "" if not more else yaml.safe_dump(more, sort_keys=False)
+    return found | {"group": str(group.get("name", "")), "client_settings": settings}
 
 
 def _client_counts(clients: Any) -> dict[str, str] | None:
@@ -212,8 +237,9 @@ def _defaults(kind: type[Struct], names: set[str]) -> dict[str, Any]:
     return found
 
 
-def _own_queue(name: object) -> str:
-    return f"queue://{name or 'load'}-{{run}}"
+def _own_queue(name: object, group: object = "") -> str:
+    """Of the first group, or of another one."""
+    return f"queue://{name or 'load'}{f'-{group}' if group else ''}-{{run}}"
 
 
 def _places(text: str) -> Any:

@@ -24,6 +24,7 @@ MAX_TEXT_CHARS = 200_000
 _KEYS = "name, workload and phases"
 _SUFFIX = ".yml"
 _CAMPAIGN = re.compile(r"^(experiment|factors):", re.MULTILINE)  # keys of a file that plans many runs
+_FOR_THE_COMMAND_LINE = ("crescendo ", "test: ")  # comments of a file that say how it is run, and how that is tested
 _FILE_KEYS = ("file", "topology", "certificate", "config", *FILE_OPTIONS)
 
 
@@ -53,13 +54,13 @@ def read_text(text: str, directory: Path, source: str, *, any_file: bool = False
     """The experiment with this text. ConfigError as on the command line, or if it names a file elsewhere."""
     if len(text) > MAX_TEXT_CHARS:
         raise ConfigError(f"{source}: {len(text):,} characters are too many; the limit is {MAX_TEXT_CHARS:,}")
-    _refuse_aliases(text, source)
+    refuse_aliases(text, source)
     document = parse_mapping(text, source, _KEYS)
-    _place_files(document, _FilePlaces(directory, source, any_file))
+    place_files(document, FilePlaces(directory, source, any_file))
     return experiment_from(document, source=source, default_name=name_of(Path(source)))
 
 
-def _refuse_aliases(text: str, source: str) -> None:
+def refuse_aliases(text: str, source: str) -> None:
     """A few lines of YAML with aliases can stand for more values than memory holds."""
     try:
         aliased = any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, yaml.SafeLoader))
@@ -70,7 +71,7 @@ def _refuse_aliases(text: str, source: str) -> None:
 
 
 @dataclass(frozen=True)
-class _FilePlaces:
+class FilePlaces:
     """Where the files that an experiment names may lie."""
 
     directory: Path
@@ -87,11 +88,11 @@ class _FilePlaces:
         return str(path)
 
 
-def _place_files(node: Any, places: _FilePlaces) -> None:
+def place_files(node: Any, places: FilePlaces) -> None:
     """Replace every path in a document by where it leads, before anything is opened."""
     for key, value in list(node.items()) if isinstance(node, dict) else list(enumerate(node)):
         if isinstance(value, dict | list):
-            _place_files(value, places)
+            place_files(value, places)
         elif isinstance(value, str):
             if key == "home" and not places.any_file:
                 raise ConfigError(
@@ -112,7 +113,7 @@ class ExperimentStore:
 
     def __init__(self, directory: WebDirectory, *, any_file: bool = False) -> None:
         self._directory = directory
-        self._any_file = any_file
+        self.any_file = any_file
 
     def all(self, *, archived: bool = False) -> list[StoredExperiment]:
         folder = self._directory.archive if archived else self._directory.experiments
@@ -135,7 +136,7 @@ class ExperimentStore:
 
     def check(self, text: str, source: str = "experiment") -> Experiment:
         """The experiment that a text describes."""
-        return read_text(text, self._directory.experiments, source, any_file=self._any_file)
+        return read_text(text, self._directory.experiments, source, any_file=self.any_file)
 
     def redacted_text(self, stored: StoredExperiment) -> str:
         """The text without passwords, for people who may only look."""
@@ -220,7 +221,7 @@ def shipped_experiments() -> list[ShippedExperiment]:
 
 
 def shipped_campaigns() -> list[ShippedExperiment]:
-    """The campaigns that come with Crescendo: many runs each, which the command line starts."""
+    """The campaigns that come with Crescendo: many runs each."""
     return [one for one in _shipped_files() if _CAMPAIGN.search(one.text)]
 
 
@@ -240,6 +241,7 @@ def _shipped(path: Path) -> ShippedExperiment:
     for line in text.splitlines():
         if not line.startswith("#") or not line.lstrip("# ").strip():
             break
-        comments.append(line.lstrip("# ").strip())
+        if not line.lstrip("# ").startswith(_FOR_THE_COMMAND_LINE):
+            comments.append(line.lstrip("# ").strip())
     about = " ".join(comments)
     return ShippedExperiment(f"{path.parent.name}--{path.stem}", path.parent.name, path.stem, about, text, path)

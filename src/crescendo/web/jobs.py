@@ -49,6 +49,8 @@ class Job(Struct, frozen=True):
     not_before_ns: int = 0
     by: str = ""
     cluster: str = ""  # empty: peers run on this machine
+    campaign: str = ""  # the directory of its runs; empty: one run
+    shipped: str = ""  # a campaign that comes with Crescendo; empty: the text beside this file
 
 
 class JobResult(Struct, frozen=True):
@@ -123,14 +125,18 @@ class Jobs:
         self._directory = directory.jobs
         self._ended: set[str] = set()  # a job that has ended stays so, and need not be read again
 
-    def add(self, experiment: str, text: str, *, by: str, not_before_ns: int = 0, cluster: str = "") -> str:
+    def add(
+        self, experiment: str, text: str, *, by: str, not_before_ns: int = 0, cluster: str = "", campaign: str = "",
+        shipped: str = "",
+    ) -> str:  # fmt: skip
         """A new job at the end of the queue."""
         asked_ns = time.time_ns()
         job_id = f"{asked_ns // 1_000_000:013d}-{secrets.token_hex(4)}"
         made = self._directory / f"{job_id}.new"
         made.mkdir(mode=0o700)
         (made / EXPERIMENT).write_text(text, encoding="utf-8")
-        write_document(made / _JOB, Job(job_id, experiment, asked_ns, not_before_ns, by, cluster), mode=0o600)
+        job = Job(job_id, experiment, asked_ns, not_before_ns, by, cluster, campaign, shipped)
+        write_document(made / _JOB, job, mode=0o600)
         made.rename(self._directory / job_id)  # visible when it is whole
         return job_id
 

@@ -18,7 +18,7 @@ from crescendo.run.live_sample import sample
 from crescendo.run.observer import RunObserver
 from crescendo.run.result import RunResult
 from crescendo.web.jobs import STEPS
-from crescendo.web.run_steps import COLLECT, JUDGE, WATCH, RunSteps
+from crescendo.web.run_steps import COLLECT, JUDGE, START, WATCH, RunSteps
 
 _SAMPLE_NS = 1_000_000_000
 _BEGINS = {"start": WATCH, "stopping": COLLECT, "concluded": COLLECT}
@@ -45,6 +45,13 @@ class LiveFeed(RunObserver):
 
     def close(self) -> None:
         self._file.close()
+
+    def next_run(self, number: int, count: int, levels: str, left_s: float | None) -> None:
+        """The next run of a campaign begins, with steps of its own."""
+        self._steps.restart()
+        self.publish("next", number=number, count=count, levels=levels, left_s=left_s)
+        self._note(f"run {number} of {count}: {levels or 'repeat'}")
+        self.begin(START)
 
     def begin(self, step: str) -> None:
         """A step of the run begins, if it has not yet."""

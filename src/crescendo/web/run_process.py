@@ -161,7 +161,14 @@ def main(arguments: list[str]) -> int:
     if not files.claim():
         print("another process carries out this job", file=sys.stderr)
         return 0
-    ended = carry_out(files, runs, experiments, any_file=any_file, cluster=cluster)
+    if files.job.campaign:
+        from crescendo.web.campaign_process import (
+            carry_out_campaign,
+        )  # NumPy and scipy, which a single run does not need
+
+        ended = carry_out_campaign(files, runs, experiments, any_file=any_file)
+    else:
+        ended = carry_out(files, runs, experiments, any_file=any_file, cluster=cluster)
     notify(files, ended, Webhook(runs / WEB))
     return 0 if ended.state is JobState.DONE else 1
 

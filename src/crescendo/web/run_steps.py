@@ -64,6 +64,11 @@ class RunSteps:
         found: list[dict[str, Any]] = msgspec.to_builtins(self._steps)
         return found
 
+    def restart(self) -> None:
+        """Another run takes the same steps."""
+        self._steps = [RunStep(step.name) for step in self._steps]
+        self._at = -1
+
     def begin(self, name: str) -> bool:
         """This step runs now; those before it that never did are skipped. False if it does already, or is over."""
         wanted = next((at for at, step in enumerate(self._steps) if step.name == name), -1)

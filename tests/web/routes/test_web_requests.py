@@ -178,6 +178,26 @@ def test_every_page_has_its_json_twin_and_the_description_of_the_api_has_it(
     assert len(changes) >= 12
 
 
+def test_bodies_are_json_and_nothing_is_uploaded(owner: httpx.Client) -> None:
+    described = owner.get("/api/openapi.json").json()["paths"]
+    bodies = [about["requestBody"]["content"] for path in described.values() for about in path.values()
+              if "requestBody" in about]  # fmt: skip
+    assert len(bodies) > 8
+    assert {kind for content in bodies for kind in content} == {"application/json"}
+    picture = {"picture": ("x.svg", b"<svg onload='alert(1)'/>", "image/svg+xml")}
+    for path in ("/api/experiments", "/api/runs/passing/note", "/api/campaigns"):
+        assert owner.post(path, files=picture).status_code == 400
+
+
+def test_redirects_lead_to_pages_of_this_server(owner: httpx.Client, stranger: httpx.Client) -> None:
+    foreign = "https://evil.example"
+    for client in (owner, stranger):
+        for path in ("/", f"/?next={foreign}", f"/login?next={foreign}&token=wrong", "/runs/", f"/{foreign}",
+                     "/%2f%2fevil.example", "/\\evil.example"):  # fmt: skip
+            answer = client.get(path, headers={"accept": "text/html"})
+            assert answer.headers.get("location", "/login") in {"/", "/login", "/experiments"}, path
+
+
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_a_path_in_a_parameter_leads_nowhere(routes: list[APIRoute], owner: httpx.Client, escape: str) -> None:
     for route in routes:
@@ -357,6 +377,37 @@ def test_a_run_may_wait_for_its_time(lab: WebLab, owner: httpx.Client) -> None:
     assert (wrong.status_code, "write a time such as" in wrong.json()["error"]) == (400, True)
     assert owner.post(f"/api/jobs/{job}/stop", json={}).status_code == 200
     assert owner.get(f"/api/jobs/{job}").json()["state"] == "cancelled"
+
+
+def test_a_campaign_waits_in_the_queue_and_names_no_file_elsewhere(owner: httpx.Client) -> None:
+    assert owner.post("/api/experiments", json={"text": YAML.replace("mine", "varied")}).status_code == 200
+    asked = {"experiment": "varied", "factors": "workload.rate: [100, 200]\nworkload.size: [100, 1KB]", "repeat": 3,
+             "start_at": "2099-01-31T22:00"}  # fmt: skip
+    planned = owner.post("/api/campaigns/plan", json=asked).json()
+    assert (planned["points"], planned["runs"], planned["directory"]) == (4, 12, "varied-campaign")
+    for key, text, problem in (
+        ("factors", "workload.rat: [1, 2]", "did you mean 'rate'"),
+        ("factors", "system.home: [/etc, /usr]", "--any-file"),
+        ("factors", "workload.size: [{file: /etc/passwd}, 100]", "--any-file"),
+        ("factors", "{a: {key: topology, levels: [../../x, b.yml]}}", "--any-file"),
+        ("factors", "{a: {levels: {b: {topology: /etc/x}, c: {topology: c.yml}}}}", "--any-file"),
+        ("factors", "{a: {levels: {b: {system: {kind: mlmq, home: /etc}}, c: {system: {kind: mlmq}}}}}", "--any-file"),
+        ("factors", "a: &a [1, 2]\nb: *a", "aliases"),
+        ("factors", f"seed: {list(range(999))}\nworkload.rate: [1, 2]", "at most 1,000"),
+        ("settings", "experiment: {system: {kind: mlmq, home: /etc}}", "--any-file"),
+        ("settings", "name: ../elsewhere", "not a valid name"),
+        ("shipped", "../quick--campaign", "no campaign"),
+    ):
+        for path in ("/api/campaigns", "/api/campaigns/plan"):
+            answer = owner.post(path, json=asked | {key: text})
+            assert (answer.status_code in {400, 404}, problem in answer.json()["error"]) == (True, True), answer.text
+    job = owner.post("/api/campaigns", json=asked).json()["id"]
+    assert (owner.get(f"/api/jobs/{job}").json()["campaign"], job) == ("varied-campaign", job)
+    assert "in the queue already" in owner.post("/api/campaigns", json=asked).json()["error"]
+    assert owner.post(f"/api/jobs/{job}/stop", json={}).status_code == 200
+    assert owner.get(f"/api/jobs/{job}").json()["state"] == "cancelled"
+    elsewhere = owner.post("/api/campaigns/evil-campaign/continue", json={})
+    assert (elsewhere.status_code, "command line" in elsewhere.json()["error"]) == (400, True)
 
 
 def test_malformed_bodies_are_explained(owner: httpx.Client) -> None:

@@ -37,6 +37,7 @@ class SizeCurve:
     """One chart with the values behind it."""
 
     title: str
+    by: str  # the factor that has a curve per level
     chart: Chart
     grid: Grid
 
@@ -50,10 +51,10 @@ def size_curves(journal: CampaignJournal) -> list[SizeCurve]:
     found = []
     for metric in journal.metrics:
         values = _means(journal, metric, sizes[0], others[0])
-        found += [_curve(metric, values, lambda value, metric=metric: format_metric(metric, value))]  # type: ignore[misc]
+        found += [_curve(metric, others[0].name, values, lambda value, metric=metric: format_metric(metric, value))]  # type: ignore[misc]
         if metric == RATE:
-            found.append(_curve("bandwidth", _bandwidth(values), _per_second))
-            found.append(_curve(f"total time of {_TOTAL:,} messages", _total_time(values), format_ns))
+            found.append(_curve("bandwidth", others[0].name, _bandwidth(values), _per_second))
+            found.append(_curve(f"total time of {_TOTAL:,} messages", others[0].name, _total_time(values), format_ns))
     return [each for each in found if each is not None]
 
 
@@ -89,7 +90,7 @@ def _per_second(value: float) -> str:
     return f"{formats.octets(value)}/s"
 
 
-def _curve(title: str, values: Values, written: Written) -> SizeCurve | None:
+def _curve(title: str, by: str, values: Values, written: Written) -> SizeCurve | None:
     drawn = {level: mine for level, mine in values.items() if mine}
     if not drawn:
         return None
@@ -106,7 +107,7 @@ def _curve(title: str, values: Values, written: Written) -> SizeCurve | None:
     every = [value for mine in drawn.values() for value in mine.values()]
     layout = {"xaxis": size_axis, "yaxis": value_axis(plot_name(title), every, written), "hovermode": "closest"}
     label = f"{title} against the size of messages: {', '.join(drawn)}."
-    return SizeCurve(title, Chart({"data": traces, "layout": layout}, label, []), _grid(drawn, sizes, written))
+    return SizeCurve(title, by, Chart({"data": traces, "layout": layout}, label, []), _grid(drawn, sizes, written))
 
 
 def _grid(values: Values, sizes: list[int], written: Written) -> Grid:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crescendo.model.campaign import format_metric
+from crescendo.report.formats import metric_title
 from crescendo.report.plots.time_axis import plot_name
 
 
@@ -12,7 +13,7 @@ def value_axis(metric: str, values: Sequence[float], *, title: str = "") -> dict
     """An axis around these values of a metric."""
     ticks = round_ticks(values)
     return {
-        "title": {"text": plot_name(title or metric)},
+        "title": {"text": plot_name(title or metric_title(metric))},
         "tickvals": ticks,
         "ticktext": [format_metric(metric, tick) for tick in ticks],
         "fixedrange": True,

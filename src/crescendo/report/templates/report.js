@@ -136,6 +136,10 @@ function setTheme(theme) {
 function followTheme() {
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (now) => setTheme(now.matches ? "dark" : "light"));
+  // In a frame of the web server, the page around it says which theme a person chose.
+  addEventListener("message", ({ source, data }) => {
+    if (source === parent && parent !== window && ["dark", "light"].includes(data?.theme)) setTheme(data.theme);
+  });
   // On paper the background is white and nothing can be expanded.
   let before = root.dataset.theme;
   let folded = [];

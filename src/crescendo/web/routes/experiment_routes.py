@@ -14,7 +14,7 @@ from crescendo.record.manifest import Manifest
 from crescendo.report.sections.subject import subject
 from crescendo.systems.registry import all_kinds
 from crescendo.systems.settings import protocols_of
-from crescendo.web.experiment_form import ExperimentForm, form_of, text_of
+from crescendo.web.experiment_form import ExperimentForm, LoadFields, form_of, text_of
 from crescendo.web.experiment_store import MAX_TEXT_CHARS, StoredExperiment, shipped_experiments
 from crescendo.web.page_routes import action, page, services_of, session_of
 from crescendo.web.routes.job_routes import job_summaries
@@ -143,6 +143,7 @@ def _editor(form: ExperimentForm | None, text: str) -> dict[str, Any]:
     return {
         "text": text,
         "form": _form(form),
+        "group": LoadFields(protocol=form.protocol if form else "mlmq").model_dump(),
         "systems": [
             {"name": kind.name, "summary": kind.summary, "protocols": spoken[kind.name]} for kind in all_kinds()
         ],

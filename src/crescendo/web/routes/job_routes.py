@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from crescendo.model.errors import ConfigError
+from crescendo.record.campaign_journal import CAMPAIGN_FILE
 from crescendo.record.contained_files import file_fault
 from crescendo.run.startable import check_startable
 from crescendo.web.jobs import LIVE, OUTPUT, STEPS, JobFiles, JobState
@@ -64,6 +65,7 @@ def job(request: Request, job_id: str) -> dict[str, Any]:
         "ahead": ahead.index(name) if name in ahead else 0,
         "log": _tail(files.directory / OUTPUT),
         "steps": _steps(files),
+        "begun": bool(files.job.campaign) and (services.directory.runs / files.job.campaign / CAMPAIGN_FILE).is_file(),
     }
 
 
@@ -80,7 +82,7 @@ def start(request: Request, body: StartBody) -> dict[str, Any]:
     check_startable(experiment)
     if body.cluster != HERE:
         services.queue.clusters.path(body.cluster)
-    by, not_before_ns = "" if session is None else session.name, _start_ns(body.start_at)
+    by, not_before_ns = "" if session is None else session.name, start_ns(body.start_at)
     job_id = services.queue.jobs.add(stored.name, stored.text, by=by, not_before_ns=not_before_ns, cluster=body.cluster)
     return {"id": job_id, "location": f"/jobs/{job_id}"}
 
@@ -140,7 +142,8 @@ def _summary(files: JobFiles) -> dict[str, Any]:
     }
 
 
-def _start_ns(text: str) -> int:
+def start_ns(text: str) -> int:
+    """The time before which a job must not start; 0 without one."""
     if not text:
         return 0
     try:
@@ -191,7 +194,9 @@ def _read_lines(path: Path, offset: int) -> tuple[list[tuple[int, str]], int]:
 
 
 def _log_folder(request: Request, files: JobFiles) -> Path | None:
-    """The logs of the recording, as soon as the run has one."""
+    """The logs of the recording, as soon as the run has one; a campaign has many recordings, and a page for each."""
+    if files.job.campaign:
+        return None
     lines, _ = _read_lines(files.directory / LIVE, 0)
     for _, line in lines[:200]:
         entry = msgspec.json.decode(line)

@@ -10,7 +10,20 @@ const trouble = document.getElementById("trouble");
 const said = document.getElementById("said");
 let shown = form ? "form" : "yaml";
 
-const body = () => (shown === "form" ? { form: valuesOf(form) } : { text: yaml.value });
+// Groups of senders and receivers beside the first one: as many as a person adds.
+const groups = () => [...form.querySelectorAll("[data-group]")];
+const fieldsOf = (group) => [...group.querySelectorAll("[data-field]")];
+const groupValues = (group) => Object.fromEntries(fieldsOf(group).map((field) => [field.dataset.field, field.value]));
+
+function addGroup(values) {
+  const group = document.getElementById("group").content.firstElementChild.cloneNode(true);
+  for (const field of fieldsOf(group)) if (values) field.value = values[field.dataset.field];
+  document.getElementById("groups").append(group);
+  follow();
+  return group;
+}
+
+const body = () => (shown === "form" ? { form: { ...valuesOf(form), groups: groups().map(groupValues) } } : { text: yaml.value });
 
 function report(problem, message = "") {
   if (trouble) {
@@ -48,6 +61,8 @@ function fill(values) {
     if (field.type === "checkbox") field.checked = values[field.name].includes(field.value);
     else field.value = values[field.name];
   }
+  document.getElementById("groups").replaceChildren();
+  values.groups.forEach(addGroup);
   follow();
 }
 
@@ -72,10 +87,13 @@ function follow() {
   const system = form.elements.system;
   for (const field of form.querySelectorAll("[data-only]")) field.hidden = !field.dataset.only.split(" ").includes(system.value);
   for (const field of form.querySelectorAll("[data-not]")) field.hidden = field.dataset.not.split(" ").includes(system.value);
+  // One group needs no name.
+  document.getElementById("first-group").hidden = !groups().length && !form.elements.group.value;
   const spoken = system.selectedOptions[0].dataset.protocols.split(" ");
-  const protocol = form.elements.protocol;
-  for (const option of protocol.options) option.disabled = !spoken.includes(option.value);
-  if (!spoken.includes(protocol.value)) protocol.value = spoken[0];
+  for (const protocol of [form.elements.protocol, ...form.querySelectorAll('[data-field="protocol"]')]) {
+    for (const option of protocol.options) option.disabled = !spoken.includes(option.value);
+    if (!spoken.includes(protocol.value)) protocol.value = spoken[0];
+  }
 }
 
 function followSystem() {
@@ -184,6 +202,16 @@ for (const tab of Object.values(tabs)) {
 }
 form?.addEventListener("submit", (event) => { event.preventDefault(); check(); }); // Enter in a field
 form?.elements.system.addEventListener("change", followSystem);
+document.getElementById("add-group")?.addEventListener("click", () => {
+  const group = addGroup();
+  group.querySelector('[data-field="protocol"]').value = form.elements.protocol.value;
+  group.querySelector("[data-field]").focus();
+});
+form?.addEventListener("click", (event) => {
+  if (!event.target.closest("[data-remove]")) return;
+  event.target.closest("[data-group]").remove();
+  follow();
+});
 if (form) follow();
 document.getElementById("check")?.addEventListener("click", check);
 document.getElementById("save")?.addEventListener("click", async () => {

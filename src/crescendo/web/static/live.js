@@ -32,6 +32,7 @@ function addEvent(entry, text, trouble = false) {
   const when = Object.assign(document.createElement("time"), { textContent: time(entry.at_ns) });
   item.append(when, ` ${text}`);
   if (trouble) item.className = "trouble";
+  at("events").querySelector(".nothing")?.remove();
   at("events").prepend(item);
   while (at("events").children.length > 200) at("events").lastChild.remove();
 }
@@ -114,7 +115,20 @@ function showSteps(steps) {
   }
 }
 
+// Another run of a campaign: its figures are its own.
+function beginRun({ number, count, levels, left_s }) {
+  samples.length = 0;
+  marks.length = 0;
+  at("progress").value = 0;
+  const left = left_s >= 90 ? ` About ${Math.round(left_s / 60)} min left.` : "";
+  if (at("run-of")) at("run-of").textContent = `Run ${number} of ${count}${levels ? `: ${levels}` : ""}.${left}`;
+}
+
 function take(entry) {
+  if (entry.kind === "next") {
+    beginRun(entry);
+    return addEvent(entry, `run ${entry.number} of ${entry.count}${entry.levels ? `: ${entry.levels}` : ""}`);
+  }
   if (entry.kind === "steps") return showSteps(entry.steps);
   if (entry.kind === "sample") showSample(entry);
   else if (entry.kind === "step") addEvent(entry, entry.text);
@@ -138,9 +152,11 @@ function showState(state) {
 function showEnd(summary) {
   showState(summary.state);
   at("phase").textContent = "";
-  if (summary.run && summary.state === "done") location.assign(`/runs/${summary.run}`);
+  if (summary.campaign && summary.state === "done") location.assign(`/campaigns/${summary.campaign}`);
+  else if (summary.run && summary.state === "done") location.assign(`/runs/${summary.run}`);
   else {
-    const reasons = { lost: "Its process ended without a result. What it recorded is under Runs.", cancelled: "It was stopped." };
+    const kept = summary.campaign ? "Its runs are kept; continue it on its page under Campaigns." : "What it recorded is under Runs.";
+    const reasons = { lost: `Its process ended without a result. ${kept}`, cancelled: "It was stopped." };
     at("trouble").textContent = summary.problem || reasons[summary.state] || "";
     at("trouble").hidden = !at("trouble").textContent;
   }

@@ -3,3 +3,9 @@
 
 const frame = document.getElementById("report");
 if (frame) document.body.classList.add("with-report");
+
+// It follows the theme of this page, which it cannot see either.
+const tellTheme = () => frame?.contentWindow?.postMessage({ theme: document.documentElement.dataset.theme }, "*");
+frame?.addEventListener("load", tellTheme);
+document.addEventListener("themed", tellTheme);
+tellTheme();

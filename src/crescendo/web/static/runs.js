@@ -9,7 +9,8 @@ function count() {
   const chosen = boxes.filter((box) => box.checked).length;
   for (const box of boxes) box.disabled = !box.checked && chosen >= MAX;
   document.getElementById("compare").disabled = chosen < 2;
-  document.getElementById("chosen").textContent = chosen === 0 ? "None chosen" : chosen === 1 ? "1 chosen, take one more" : `${chosen} chosen`;
+  document.getElementById("chosen-runs").hidden = chosen === 0;
+  document.getElementById("chosen").textContent = chosen === 1 ? "1 chosen, take one more" : `${chosen} chosen`;
 }
 
 choose?.addEventListener("change", count);
