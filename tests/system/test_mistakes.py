@@ -130,7 +130,7 @@ def test_a_mistake_in_a_flag_is_said_of_the_flag(refused: Refuse, arguments: tup
 
 
 @pytest.mark.parametrize("kind", ["directory", "binary"])
-def test_what_is_no_experiment_file_is_refused_in_words(refused: Refuse, tmp_path: Path, kind: str) -> None:
+def test_a_directory_or_a_program_as_experiment_file_is_refused(refused: Refuse, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "experiment.yml"
     if kind == "directory":
         path.mkdir()

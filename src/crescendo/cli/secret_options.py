@@ -24,7 +24,7 @@ STANDARD_INPUT = "-"
 def secret_url(option: str, given: str | None, file: str | None, written: str = "") -> str | None:
     """The URL of an option such as `--control`, of `--control-file` or of CRESCENDO_CONTROL; None without one.
 
-    `written` is what the user calls it, where it is no option but an argument.
+    `written` is what the user calls it, where that is an argument instead of an option.
     """
     variable = f"CRESCENDO_{option.removeprefix('--').upper().replace('-', '_')}"
     inherited = os.environ.pop(variable, None) or None
