@@ -25,6 +25,7 @@ from crescendo.run.recording_server import FILE_NAME, ListedFile
 MAX_FILES = 100_000
 _MAX_LISTING_BYTES = 32 * 2**20
 _TIMEOUT_S, IDLE_TIMEOUT_S, _RETRY_S = 10.0, 30.0, 0.2
+_CONNECT_S = 3.0  # a host that is cut off refuses nothing, so this is waited out at each attempt
 PARTIAL = ".part"
 COMPRESSED_LOG_BYTES = 64 * 1024
 
@@ -56,7 +57,7 @@ class RecordingSource:
             base_url=f"{'https' if authority else 'http'}://{address}:{port}/{run}/",
             headers={"Authorization": f"Bearer {token}"},
             verify=verify,
-            timeout=_TIMEOUT_S,
+            timeout=httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_S),
             trust_env=False,
         )
 
