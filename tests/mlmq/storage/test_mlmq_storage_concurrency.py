@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crescendo.mlmq.storage import Database
+from crescendo.mlmq.storage import Database, message_batches
 from crescendo.mlmq.storage.database import answer
 from crescendo.wire.mlmq.operations import (
     Acknowledge,
@@ -23,6 +23,7 @@ from crescendo.wire.mlmq.operations import (
     Done,
     Extend,
     Messages,
+    Once,
     Order,
     Peek,
     Pending,
@@ -41,8 +42,14 @@ from mlmq_requests import BLOCKED_S, contents, one, public, registered, with_poo
 
 @pytest.mark.parametrize("lease_ms", [0, 3_600_000])
 @pytest.mark.parametrize("total", [1_500, pytest.param(10_000, marks=pytest.mark.soak)])
-def test_32_consumers_get_each_message_exactly_once(database_url: str, lease_ms: int, total: int) -> None:
-    """Each consumer stops at its first empty answer: if all got one too early, messages would be left."""
+def test_32_consumers_get_each_message_exactly_once(
+    database_url: str, lease_ms: int, total: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each consumer stops at its first empty answer: if all got one too early, messages would be left.
+
+    Requests with a slot, by priority, are served by the procedure for batches, beside the general one.
+    """
+    monkeypatch.setattr(message_batches, "LEAST_MESSAGES", 1)
 
     async def work(pool: Any, database: Database) -> None:
         clients = await registered(database, *(f"consumer{n}" for n in range(32)))
@@ -52,19 +59,25 @@ def test_32_consumers_get_each_message_exactly_once(database_url: str, lease_ms:
             await database.send([Send(clients[0].client, b"%d" % n, (queues[n % 3],), 1 + n % 10) for n in numbers])
         seen: Counter[bytes] = Counter()
 
-        async def consume(client: int, rng: random.Random) -> None:
+        async def consume(me: Registered, rng: random.Random) -> None:
+            number = 0
             for queue in queues:
                 while True:
-                    order = rng.choice(list(Order))
-                    batch = [Dequeue(client, Query(queue, order=order), rng.randint(1, 4), lease_ms)] * rng.randint(
-                        1, 3
+                    number += 1
+                    query, count, repeatable = (
+                        Query(queue, order=rng.choice(list(Order))),
+                        rng.randint(1, 4),
+                        rng.random(),
                     )
+                    onces = [Once(me.session, slot, number) if repeatable < 0.5 else None for slot in range(3)]
+                    batch = [Dequeue(me.client, query, count, lease_ms, once=once) for once in onces]
+                    batch = batch[: rng.randint(1, 3)]
                     got = [content for found in (await database.dequeue(batch)).answers for content in contents(found)]
                     seen.update(got)
                     if not got:
                         break
 
-        await asyncio.gather(*(consume(client.client, random.Random(client.client)) for client in clients))
+        await asyncio.gather(*(consume(client, random.Random(client.client)) for client in clients))
         assert seen == Counter(str(n).encode() for n in range(total))
 
     with_pool(database_url, work)

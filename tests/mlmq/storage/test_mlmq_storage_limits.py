@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from crescendo.mlmq.storage import Database
+from crescendo.mlmq.storage import Database, message_statements
 from crescendo.wire.mlmq.operations import (
     Acknowledge,
     ConfigureQueue,
@@ -183,6 +183,48 @@ def test_a_queue_keeps_messages_as_long_as_it_says(database_url: str, slot: int 
         once = None if slot is None else Once(owner.session, slot, 2)
         assert contents(await one(database, Dequeue(owner.client, Query(queue), once=once))) == []
         assert await pool.fetchval("SELECT count(*) FROM mlmq.message") == 0
+
+    with_pool(database_url, work)
+
+
+@pytest.mark.parametrize("lease_ms", [0, HOUR_MS])
+def test_batches_need_no_general_procedure_and_are_served_in_order(
+    database_url: str, lease_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(pool: Any, database: Database) -> None:
+        low, high = await registered(database, "low", "high")
+        queue, empty = [await public(database, low.client, name) for name in ("q", "empty")]
+        await one(database, Send(low.client, b"for low", (queue,), 10, receiver=low.client))
+        await one(database, ConfigureQueue(low.client, queue, retention_ms=HOUR_MS))
+        lows, highs = (tuple(b"%s %d" % (kind, n) for n in range(30)) for kind in (b"low", b"high"))
+        for name in ("send", "dequeue"):
+            monkeypatch.delattr(message_statements, name)
+        sent = [
+            SendMany(low.client, queue, lows, 5, Once(low.session, 0, 1)),
+            SendMany(high.client, queue, highs, 9, Once(high.session, 0, 1)),
+        ]
+        stored = (await database.serve(sent)).answers
+        ids = [id_ for answer in stored if isinstance(answer, Sent) for id_ in answer.messages]
+        assert (len(ids), ids) == (60, sorted(ids))
+        asked = [
+            Dequeue(high.client, Query(queue), 20, lease_ms, once=Once(high.session, 1, 1)),
+            Dequeue(low.client, Query(empty), 20, lease_ms, once=Once(low.session, 1, 1)),
+            Dequeue(low.client, Query(queue), 20, lease_ms, once=Once(low.session, 2, 1)),
+        ]
+        taken = (await database.serve(asked)).answers
+        expected = [list(highs[:20]), [], [b"for low", *highs[20:], *lows[:9]]]
+        assert [contents(answer) for answer in taken] == expected
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.message") == 21 + (40 if lease_ms else 0)
+        assert await pool.fetchval("SELECT count(*) FROM mlmq.message WHERE expires_at IS NOT NULL") >= 21
+        monkeypatch.undo()
+        # What is not plain goes there as a whole, and each request gets what it would get alone.
+        nowhere = SendMany(low.client, 999_999, lows, once=Once(low.session, 3, 1))
+        again = [*sent, nowhere, SendMany(low.client, empty, lows[:1], once=Once(low.session, 4, 1))]
+        *repeated, refused, single = (await database.serve(again)).answers
+        assert (repeated, reason(refused), isinstance(single, Sent)) == (stored, Refusal.NO_SUCH_QUEUE, True)
+        more = [asked[0], asked[2], Dequeue(low.client, Query(empty), 20, once=Once(low.session, 5, 1))]
+        *repeated, last = (await database.serve(more)).answers
+        assert (repeated, contents(last)) == ([taken[0], taken[2]], [b"low 0"])
 
     with_pool(database_url, work)
 

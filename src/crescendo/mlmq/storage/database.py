@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from crescendo.mlmq.storage import message_statements, registrations, send_and_dequeue
+from crescendo.mlmq.storage import message_batches, message_statements, registrations, send_and_dequeue
 from crescendo.mlmq.storage.failures import translated_errors
 from crescendo.wire.mlmq.operations import (
     MAX_BATCH,
@@ -49,7 +49,7 @@ _SERVE: dict[type, _Serve] = {
     Extend: message_statements.extend,
     Pending: message_statements.pending,
     Abandon: message_statements.abandon,
-    SendMany: message_statements.send,
+    SendMany: message_batches.store,
     ConfigureQueue: registrations.configure_queue,
 }
 

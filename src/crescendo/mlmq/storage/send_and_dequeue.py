@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from crescendo.mlmq.storage import message_statements
-from crescendo.wire.mlmq.operations import MAX_SLOTS, Answer, Dequeue, Message, Messages, Once, Order, Send, Sent
+from crescendo.mlmq.storage import message_batches, message_statements
+from crescendo.mlmq.storage.message_batches import NOT_PLAIN, key_of
+from crescendo.wire.mlmq.operations import Answer, Dequeue, Message, Messages, Order, Send, Sent
 
-_NOT_PLAIN: Final = "MQ001"
 _PLAIN: Final = """SELECT * FROM mlmq.exchange_plain(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)"""
 _GENERAL: Final = """SELECT * FROM mlmq.exchange_many(
@@ -32,7 +32,7 @@ async def exchange(connection: Any, requests: Sequence[Send | Dequeue]) -> list[
         try:
             return await _plain(connection, sends, dequeues)
         except Exception as err:
-            if getattr(err, "sqlstate", None) != _NOT_PLAIN:
+            if getattr(err, "sqlstate", None) != NOT_PLAIN:
                 raise
     return await _general(connection, sends, dequeues)
 
@@ -88,7 +88,7 @@ def _is_plain_dequeue(request: Dequeue) -> bool:
 async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[Answer]:
     takers = match_dequeues(sends, dequeues)
     onces = [one.once for one in sends] + [one.once for one in dequeues]
-    keys = sorted(_key_of(once) for once in onces if once is not None)
+    keys = sorted(key_of(once) for once in onces if once is not None)
     moment, send_positions, sent, contexts, handed_over, found_positions, found = await connection.fetchrow(
         _PLAIN, keys, *_send_columns(sends, takers, dequeues), *_dequeue_columns(dequeues)
     )
@@ -111,10 +111,6 @@ async def _plain(connection: Any, sends: Sequence[Send], dequeues: Sequence[Dequ
     return answers
 
 
-def _key_of(once: Once) -> int:
-    return once.session * MAX_SLOTS + once.slot
-
-
 def _send_columns(sends: Sequence[Send], takers: Sequence[int | None], dequeues: Sequence[Dequeue]) -> Any:
     if not sends:
         return _NO_SENDS
@@ -122,7 +118,7 @@ def _send_columns(sends: Sequence[Send], takers: Sequence[int | None], dequeues:
     return zip(
         *(
             (
-                send.client, _key_of(send.once), send.once.number, send.queues[0] if send.queues else None,
+                send.client, key_of(send.once), send.once.number, send.queues[0] if send.queues else None,
                 send.receiver, send.context, send.new_context, send.priority, send.content,
                 None if taker is None else taker + 1,
                 taker is not None and dequeues[taker].query.queue not in without_context,
@@ -143,7 +139,7 @@ def _dequeue_columns(dequeues: Sequence[Dequeue]) -> Any:
         query, once = request.query, request.once
         if once is None:
             continue
-        rows.append((request.client, _key_of(once), once.number, query.queue, query.context, asked[query.queue]))
+        rows.append((request.client, key_of(once), once.number, query.queue, query.context, asked[query.queue]))
         asked[query.queue] += query.context is None
     return zip(*((*row, asked[row[3]] > 1) for row in rows), strict=True)
 
@@ -152,7 +148,7 @@ async def _general(connection: Any, sends: Sequence[Send], dequeues: Sequence[De
     if not dequeues:
         return await message_statements.send(connection, sends)
     if not sends:
-        return await message_statements.dequeue(connection, dequeues)
+        return await message_batches.take(connection, dequeues)
     stored: list[Any] = []
     given: list[Any] = []
     columns = (*message_statements.send_columns(sends), *message_statements.dequeue_columns(dequeues))
