@@ -46,7 +46,7 @@ def main() -> None:
             ):
                 _open(page, lab, path)
                 if name == "new-campaign":
-                    page.locator("[name=factors]").fill("workload.rate: [250, 500]\nworkload.size: [256, 4KB]")
+                    page.locator("[name=factors]").fill("workload.rate: [250, 500]\nworkload.size: [256, 1KB]")
                     page.get_by_role("button", name="Plan").click()
                     page.locator("#planned", has_text="runs").wait_for()
                 _take(page, name)
