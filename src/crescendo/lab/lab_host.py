@@ -168,10 +168,10 @@ class LabHost:
             raise ConfigError(
                 f"lab: {self.name} is the system's host, and its own link cannot be a TCP link; impair those of others"
             )
-        self._network.ask(AddLocalAddress(self.keeper, system.address))
         self._tcp_link = TcpLinkHandle(
             lambda argv: self._network.start(system.network_command(argv)), self.name, self.keeper, system.address
         )
+        self._network.ask(AddLocalAddress(self.keeper, system.address))
 
     def open_port(self, port: int) -> None:
         """Let connections to this port of the system pass, where that has to be said."""
