@@ -20,6 +20,7 @@ from crescendo.cli.control import control
 from crescendo.model.errors import ConfigError
 from crescendo.model.experiment_file import load_experiment
 from crescendo.record.reader import open_recording
+from crescendo.run import lab_view
 from crescendo.run.startable import check_startable
 from crescendo.systems.instance import RunningInstance
 from handler_repository import HandlerRepository
@@ -214,8 +215,11 @@ def test_kill_9_of_guardians_or_of_the_agent_leaves_nothing_but_cures_that_were_
 
 
 def test_the_command_line_fetches_a_source_and_waits_for_a_command(
-    lab: AgentLab, by_hand: AgentTest, capsys: pytest.CaptureFixture[str]
+    lab: AgentLab, by_hand: AgentTest, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lab_view, "DISCOVER_S", 0.0)  # the standing agent names the test
+    monkeypatch.setattr(lab_view.LabView.refresh, "__defaults__", (0.1,))
+
     def ask(action: str, *arguments: str) -> tuple[int, list[Any]]:
         code = control("-", action, list(arguments), lab.token_file, lab.url_file, as_json=True)
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
