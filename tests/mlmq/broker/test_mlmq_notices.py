@@ -95,3 +95,17 @@ def test_a_lone_broker_sends_no_notices_until_another_one_starts(database_url: s
                 assert {key for key, _ in newcomer.received} == {8}  # earlier notices are lost
 
     run_scenario(scenario())
+
+
+def test_notices_are_rarer_the_more_brokers_read_them(database_url: str) -> None:
+    async def scenario() -> None:
+        async with listening(database_url) as one, listening(database_url):
+            pause_s = one.notices.pause_s()
+            async with listening(database_url), asyncio.timeout(TIMEOUT_S):
+                while one.notices.pause_s() < 2 * pause_s:
+                    await asyncio.sleep(0.01)
+            async with asyncio.timeout(TIMEOUT_S):
+                while one.notices.pause_s() > pause_s:  # one has gone
+                    await asyncio.sleep(0.01)
+
+    run_scenario(scenario())

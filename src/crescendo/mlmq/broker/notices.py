@@ -21,7 +21,7 @@ import asyncpg
 
 CHANNEL = "crescendo_mlmq_sent"
 _MAX_KEYS = 250  # PostgreSQL limits a payload to 8,000 bytes; an entry takes at most 31
-_PAUSE_S = 0.002  # so that a busy broker sends at most 500 notices a second
+_PAUSE_S = 0.002  # per other broker, so that all together send few more than 500 notices a second
 _RECONNECT_S = 0.5
 _HEARTBEAT_S = 1.0
 _ALONE_AFTER_S = 3.5
@@ -50,6 +50,7 @@ class Notices:
         self._wake_up = asyncio.Event()
         self._alone = False
         self._last_heard_s = 0.0
+        self._others: dict[str, float] = {}  # name -> when it was last heard
 
     def notify(self, key: int, messages: int) -> None:
         """Messages arrived that no dequeue waited for here. Never blocks."""
@@ -87,7 +88,7 @@ class Notices:
             if monotonic() - last_sent_s > _ALONE_AFTER_S + (_HEARTBEAT_ALONE_S if self._alone else 0.0):
                 self._on_gap()  # we stalled, and others may have stopped notifying us
             last_sent_s = monotonic()
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(self.pause_s())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_HEARTBEAT_ALONE_S if self._alone else _HEARTBEAT_S):
                     await self._wake_up.wait()
@@ -101,6 +102,7 @@ class Notices:
         if name == self._name:
             return
         self._last_heard_s, self._alone = monotonic(), False
+        self._others[name] = self._last_heard_s
         if content == _HELLO:
             self._wake_up.set()  # whatever we send next is an answer
             return
@@ -108,3 +110,9 @@ class Notices:
             key, _, count = entry.partition(":")
             with contextlib.suppress(ValueError):  # any client of the database may notify; foreign payloads are ignored
                 self._on_arrivals(int(key), max(int(count), 1))
+
+    def pause_s(self) -> float:
+        """The time between two notices. Each is read by all brokers: the more there are, the rarer they must be."""
+        silent_s = monotonic() - _ALONE_AFTER_S
+        self._others = {name: heard_s for name, heard_s in self._others.items() if heard_s > silent_s}
+        return _PAUSE_S * max(len(self._others), 1)
