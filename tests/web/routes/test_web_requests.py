@@ -192,7 +192,7 @@ def test_bodies_are_json_and_nothing_is_uploaded(owner: httpx.Client) -> None:
 def test_redirects_lead_to_pages_of_this_server(owner: httpx.Client, stranger: httpx.Client) -> None:
     foreign = "https://evil.example"
     for client in (owner, stranger):
-        for path in ("/", f"/?next={foreign}", f"/login?next={foreign}&token=wrong", "/runs/", f"/{foreign}",
+        for path in ("/", f"/?next={foreign}", f"/login?next={foreign}", "/runs/", f"/{foreign}",
                      "/%2f%2fevil.example", "/\\evil.example"):  # fmt: skip
             answer = client.get(path, headers={"accept": "text/html"})
             assert answer.headers.get("location", "/login") in {"/", "/login", "/experiments"}, path
