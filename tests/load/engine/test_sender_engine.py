@@ -306,6 +306,17 @@ def test_a_connection_that_settles_nothing_is_given_up_and_its_messages_are_sent
     silent.release()
 
 
+def test_a_new_connection_that_sends_all_the_rest_at_once_is_reported(harness: Harness) -> None:
+    lost, fresh = FakeSendChannel(), FakeSendChannel()
+    lost.closed = "gone"
+    group = Group(rate=100_000, settle=Settle.AT_MOST_ONCE)
+    waiting = Sender(1, group, pacer_for(group.rate), Quota(30, UNLIMITED), lost, TAG, redial=lambda attempt: fresh)
+    harness.engine(waiting).run(time.monotonic_ns())
+    assert len(fresh.taken) == 30
+    assert [kind for kind, _ in harness.control.events] == ["disconnect", "reconnect"]
+    lost.release()
+
+
 def test_a_stop_request_ends_the_run(harness: Harness) -> None:
     channel = FakeSendChannel()
     harness.control = FakeControl(stop=lambda: len(channel.taken) >= 100)

@@ -93,6 +93,11 @@ class ReconnectingChannel(Generic[AnyChannel]):
         """Whether the connection is lost for good."""
         return self._state is _State.DEAD or (self._redial is None and self.channel.closed is not None)
 
+    @property
+    def in_handshake(self) -> bool:
+        """Whether there is a new connection that has not been found ready yet; it may be, since the last check."""
+        return self._state is _State.HANDSHAKE
+
     def step(self, now_ns: int, dial_pool: DialPool) -> ConnectionChange:
         """Check the connection and take the next step of reconnecting it. Called a few times per second."""
         match self._state:

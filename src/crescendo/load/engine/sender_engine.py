@@ -88,6 +88,9 @@ class SenderEngine:
                     break
         for batch in self._batches:
             batch.discard()
+        for index, sender in enumerate(self._senders):
+            if sender.connection.in_handshake:  # a new connection sends once it is ready, and may have sent all
+                self._maintain(index, sender, time.monotonic_ns())
         self._stalls.close()
         return self.statistics(time.monotonic_ns())
 
