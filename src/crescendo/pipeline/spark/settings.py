@@ -20,6 +20,9 @@ _JAVA_OPTIONS = (
     "-XX:+UseSerialGC",  # the heap is small and the cores are few: collector threads would only compete
     "-XX:MetaspaceSize=256m",  # Spark loads thousands of classes: no full collection while it does
     "-XX:-UsePerfData",  # no file in /tmp for every JVM
+    # What Java reserves with all compilers. With the quick one alone it is 48 MB, which a session filled in two minutes
+    # of small analyses; then the JVM ends with code 50.
+    "-XX:ReservedCodeCacheSize=240m",
 )
 _QUICK_COMPILER = ("-XX:TieredStopAtLevel=1",)
 """A short analysis runs most code a few times: profiling and optimising that costs more than it gains."""
