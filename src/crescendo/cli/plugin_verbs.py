@@ -14,6 +14,8 @@ from typer.main import get_command
 
 from crescendo.model.plugins import VERBS, loaded_plugins, plugins
 
+_PANEL = "From plugins"
+
 
 class PluginVerbs(TyperGroup):
     """A group of verbs that plugins extend."""
@@ -32,8 +34,8 @@ def _command(name: str, verb: Any) -> Any:
     app = verb if isinstance(verb, typer.Typer) else typer.Typer(add_completion=False, rich_markup_mode="rich")
     if app is not verb:
         app.command(name)(_exiting(verb))
-    command = get_command(app)
-    command.name = name
+    command: Any = get_command(app)
+    command.name, command.rich_help_panel = name, _PANEL
     return command
 
 
