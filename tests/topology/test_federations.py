@@ -42,6 +42,7 @@ ALONE = {f"alone-{name}": (name, name) for name in ("artemis1", "activemq1", "ra
 SHOVELLED = (DATA, TEXT_VALUE, BINARY_VALUE)
 """What a shovel from AMQP 1.0 survives; a map ends it."""
 
+SHOVEL_PREFETCH = 1000  # unconfirmed messages, by default
 KINDS = dict.fromkeys(FROM_1_0, SHOVELLED) | dict.fromkeys(TO_1_0, (DATA,))
 APPLICATION = {"text", "whole", "long", "flag", "real"}
 
@@ -144,9 +145,13 @@ def test_a_shovel_from_amqp_1_0_carries_data_alone(name: str, carried: Probed) -
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TO_1_0)
 def test_a_shovel_to_amqp_1_0_breaks_application_properties(name: str, carried: Probed) -> None:
-    """RabbitMQ 3.10 writes those of AMQP 1.0 clients as text that is none; the body is whole."""
+    """RabbitMQ 3.10 writes those of AMQP 1.0 clients as text that is none; the body is whole.
+
+    On busy cores a shovel to ActiveMQ sometimes begins again, and repeats what was not confirmed.
+    """
     found = _checked(carried[name])
-    assert (found.sent, found.lost, found.duplicated, found.reordered) == (MESSAGES, 0, 0, 0)
+    assert (found.sent, found.lost, found.reordered) == (MESSAGES, 0, 0)
+    assert found.duplicated < SHOVEL_PREFETCH
     assert found.bodies[0].equal == MESSAGES
     assert found.invalid == {"application properties": MESSAGES}
 
