@@ -167,7 +167,8 @@ def test_an_empty_poll_without_waiting_is_not_useful(database_url: str, tmp_path
 def test_an_answer_after_the_timeout_is_not_a_success(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serving(database_url) as broker:
-            clients = [{"name": "alone", "kind": "simple-send", "messages": 20, "timeout": "30ms", "breakup": False}]
+            patience = {"timeout": "30ms", "wait": "10ms"}  # with pauses, it is still at it when the table is locked
+            clients = [{"name": "alone", "kind": "simple-send", "messages": 60, "breakup": False, **patience}]
             group_run = ClientGroupRun([broker.address], tmp_path, experiment_of(clients, measure="3s"))
 
             async def stall() -> None:
