@@ -34,6 +34,22 @@ def test_each_dequeue_gets_the_message_it_would_choose_in_turn(sent: list[Send],
     assert match_dequeues(sent, wanted) == expected
 
 
+def test_a_message_for_a_client_of_several_queues_comes_before_a_lower_one_in_its_own_queue(database_url: str) -> None:
+    async def work(_pool: Any, database: Database) -> None:
+        sender, receiver = await registered(database, "sender", "receiver")
+        other = await public(database, receiver.client, "another")
+        high = Send(sender.client, b"high", receiver=receiver.client, priority=6, once=Once(sender.session, 0, 1))
+        low = Send(sender.client, b"low", (receiver.queue,), priority=4, once=Once(sender.session, 1, 1))
+        dequeues = [
+            Dequeue(receiver.client, Query(queue), once=Once(receiver.session, slot, 1))
+            for slot, queue in enumerate((other, receiver.queue, receiver.queue))
+        ]
+        answers = (await database.serve([high, low, *dequeues])).answers
+        assert list(map(contents, answers[2:])) == [[], [b"high"], [b"low"]]
+
+    with_pool(database_url, work)
+
+
 def test_a_handed_over_message_is_never_queued_and_can_be_requested_again(database_url: str) -> None:
     async def work(pool: Any, database: Database) -> None:
         sender, receiver = await registered(database, "sender", "receiver")
