@@ -49,9 +49,10 @@ def match_dequeues(sends: Sequence[Send], dequeues: Sequence[Dequeue]) -> list[i
         if queue_of[request.client] is not None:
             waiting[-request.client].append(at)
     takers: list[int | None] = [None] * len(sends)
-    # A message for a client of several queues may come before others in any of them: its dequeues look in the table.
-    unclear = {send.receiver for send in sends if not send.queues and queue_of.get(send.receiver or 0, 0) is None}
-    served = {at for at, request in enumerate(dequeues) if request.client in unclear}
+    # A message for a client of several queues may come first in any of them: its dequeues look in the table instead.
+    of_several = {client for client, queue in queue_of.items() if queue is None}
+    unclear = of_several.intersection(send.receiver for send in sends)
+    served = {at for at, request in enumerate(dequeues) if request.client in unclear} if unclear else set()
     # Highest priority first; within one priority, in order of arrival.
     for at in sorted(range(len(sends)), key=lambda at: -sends[at].priority):
         send = sends[at]

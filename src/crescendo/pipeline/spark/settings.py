@@ -21,7 +21,7 @@ _JAVA_OPTIONS = (
     "-XX:MetaspaceSize=256m",  # Spark loads thousands of classes: no full collection while it does
     "-XX:-UsePerfData",  # no file in /tmp for every JVM
     # What Java reserves with all compilers. With the quick one alone it is 48 MB, which a session filled in two minutes
-    # of small analyses; then the JVM ends with code 50.
+    # of small analyses ("CodeCache is full").
     "-XX:ReservedCodeCacheSize=240m",
 )
 _QUICK_COMPILER = ("-XX:TieredStopAtLevel=1",)
